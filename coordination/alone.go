@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
@@ -26,8 +27,10 @@ type chooser struct {
 	machine *machine
 }
 
-// choose returns size devices with the reason.
-func (c *chooser) choose(available, mustInclude []string, size int) ([]string, string) {
+// choose answers a question, with the reason.
+func (c *chooser) choose(q *api.PreferRequest) (chosen []string, reason string) {
+	mustInclude, size := q.GetMustInclude(), int(q.GetSize())
+	available := c.permit(q.GetAvailable(), mustInclude, size)
 	asked := placement.Half{Count: size}
 	for _, device := range c.locate(available) {
 		if slices.Contains(mustInclude, device.ID) {

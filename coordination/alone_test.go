@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -63,11 +64,18 @@ func newPairAlone(t *testing.T) *pairAlone {
 	return p
 }
 
+// chooseAlone answers a question without the coordinator.
+func chooseAlone(m *Member, available, mustInclude []string, size int) []string {
+	return m.Alone(&api.PreferRequest{
+		Resource: m.announced.resource, Available: available, MustInclude: mustInclude, Size: uint32(size),
+	}, errForeign)
+}
+
 // give is what the kubelet does with one half of a container. It returns the devices as the container lists
 // them.
 func (p *pairAlone) give(t *testing.T, m *Member, available []string, size int) []string {
 	t.Helper()
-	chosen := m.Alone(available, nil, size)
+	chosen := chooseAlone(m, available, nil, size)
 	if len(chosen) != size {
 		t.Fatalf("%d of %s: %v", size, m.announced.resource, chosen)
 	}
@@ -160,7 +168,7 @@ func TestAloneAfterAnInitContainer(t *testing.T) {
 	p := newPairAlone(t)
 	vf := p.give(t, p.vfs, p.all[device.VF], 1)
 	p.wantPaired(t, p.give(t, p.gpus, p.all[device.GPU], 1), vf)
-	p.wantSpread(t, p.vfs.Alone(p.all[device.VF], vf, 3))
+	p.wantSpread(t, chooseAlone(p.vfs, p.all[device.VF], vf, 3))
 }
 
 // GPUs that were given without VFs are taken for the first half of whoever asks for VFs next, whose VFs are
@@ -168,7 +176,7 @@ func TestAloneAfterAnInitContainer(t *testing.T) {
 func TestAloneAfterGPUsAlone(t *testing.T) {
 	p := newPairAlone(t)
 	p.give(t, p.gpus, p.all[device.GPU], 1)
-	p.wantSpread(t, p.vfs.Alone(p.all[device.VF], nil, 4))
+	p.wantSpread(t, chooseAlone(p.vfs, p.all[device.VF], nil, 4))
 }
 
 // What was given long ago, or cannot be read, is nobody's first half.
@@ -181,16 +189,16 @@ func TestAloneWithoutAFirstHalf(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p.wantSpread(t, p.vfs.Alone(p.all[device.VF], nil, 4))
+		p.wantSpread(t, chooseAlone(p.vfs, p.all[device.VF], nil, 4))
 	}
 	gpus := p.give(t, p.gpus, p.all[device.GPU], 2)
 	p.wantPaired(t, gpus, p.give(t, p.vfs, p.all[device.VF], 2))
 	// the next container's: both halves of the last one were given
-	taken := p.vfs.Alone(p.all[device.VF], nil, 1)
+	taken := chooseAlone(p.vfs, p.all[device.VF], nil, 1)
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.vfs.Alone(p.all[device.VF], nil, 1); !slices.Equal(got, taken) {
+	if got := chooseAlone(p.vfs, p.all[device.VF], nil, 1); !slices.Equal(got, taken) {
 		t.Errorf("VFs %v go by a container that has its own, want %v", taken, got)
 	}
 }

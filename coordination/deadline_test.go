@@ -33,7 +33,7 @@ var threeGPUs = device.Announcement{
 func answers(t *testing.T, member *Member) time.Duration {
 	t.Helper()
 	return shortest(func() {
-		if got := member.Prefer(t.Context(), []string{"b", "a", "gpu0"}, nil, 2); len(got) != 2 ||
+		if got := choose(t, member, []string{"b", "a", "gpu0"}, nil, 2); len(got) != 2 ||
 			got[0] == got[1] {
 			t.Errorf("prefer 2 of 3: %v", got)
 		}

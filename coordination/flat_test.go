@@ -121,7 +121,7 @@ func devNull(t testing.TB) *os.File {
 func (p *pairOfNodes) admit(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{gpus, vfs} {
-		chosen := p.members[name].Prefer(t.Context(), p.ids[name], nil, 2)
+		chosen := choose(t, p.members[name], p.ids[name], nil, 2)
 		if listed, _, err := p.members[name].Allocated(t.Context(), chosen); err != nil || len(listed) != 2 {
 			t.Fatalf("allocate 2 of %s: %v, %v, %v", name, chosen, listed, err)
 		}

@@ -51,47 +51,38 @@ func (m *Member) List(found []device.Device) (list []device.Device, again <-chan
 	return m.withheld.withhold(m.announced.resource, m.announced.kind, m.listed.add(found))
 }
 
-// Prefer answers GetPreferredAllocation within 100 ms: size of the available IDs, including the mustInclude
-// IDs.
-func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	decision := m.log.With("size", size, "available", len(available), "must_include", len(mustInclude))
-	ctx, cancel := context.WithTimeout(ctx, system.CoordinatorLimit)
-	defer cancel()
-	answer, err := m.ask(ctx, available, mustInclude, size)
-	if err == nil {
-		decision.Info("preferred", "chosen", answer.GetDevices(), "source", "coordinator",
-			"reason", answer.GetReason())
-		return answer.GetDevices()
-	}
-	m.countAlone(admission.PreferCall)
-	chosen, reason := m.chooser.choose(m.announced.permit(available, mustInclude, size), mustInclude, size)
-	decision.Warn("preferred", "chosen", chosen, "source", "local", "reason", reason, "error", err)
-	return chosen
-}
-
-// Alone answers GetPreferredAllocation without the coordinator and without waiting.
-func (m *Member) Alone(available, mustInclude []string, size int) []string {
-	chosen, _ := m.chooser.choose(m.announced.permit(available, mustInclude, size), mustInclude, size)
-	return chosen
-}
-
-// countAlone counts a call without an answer of the coordinator.
-func (m *Member) countAlone(call admission.Call) { admission.OrNobody(m.config.Observer).Alone(call) }
-
-func (m *Member) ask(
-	ctx context.Context, available, mustInclude []string, size int,
-) (*api.PreferResponse, error) {
+// Prefer asks the coordinator a question of the kubelet until ctx is done. An error means that there is no
+// answer: Alone then answers the kubelet.
+func (m *Member) Prefer(ctx context.Context, q *api.PreferRequest) ([]string, error) {
 	server, err := m.client.server()
 	if err != nil {
 		return nil, err
 	}
-	return server.Prefer(ctx, &api.PreferRequest{
-		Resource:    m.announced.resource,
-		Available:   available,
-		MustInclude: mustInclude,
-		Size:        uint32(size),
-	}, grpc.WaitForReady(true))
+	answer, err := server.Prefer(ctx, q, grpc.WaitForReady(true))
+	if err != nil {
+		return nil, err
+	}
+	m.questionLog(q).Info("preferred", "chosen", answer.GetDevices(), "source", "coordinator",
+		"reason", answer.GetReason())
+	return answer.GetDevices(), nil
 }
+
+// Alone answers a question that the coordinator has not answered, for a cause, without waiting.
+func (m *Member) Alone(q *api.PreferRequest, cause error) []string {
+	m.countAlone(admission.PreferCall)
+	chosen, reason := m.chooser.choose(q)
+	m.questionLog(q).Warn("preferred", "chosen", chosen, "source", "local", "reason", reason, "error", cause)
+	return chosen
+}
+
+// questionLog returns the log of a question.
+func (m *Member) questionLog(q *api.PreferRequest) *slog.Logger {
+	return m.log.With("size", q.GetSize(), "available", len(q.GetAvailable()),
+		"must_include", len(q.GetMustInclude()))
+}
+
+// countAlone counts a call without an answer of the coordinator.
+func (m *Member) countAlone(call admission.Call) { admission.OrNobody(m.config.Observer).Alone(call) }
 
 // Allocated reports the devices that the kubelet took. The result has the same IDs in the container's order,
 // so that the i-th GPU pairs with the i-th VF; without an answer of the coordinator the order depends only on

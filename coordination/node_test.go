@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -130,6 +131,22 @@ func await(t testing.TB, runDir string, wanted func(*api.StatusResponse) bool) *
 	}
 }
 
+// choose answers a question as the kubelet's side of a plugin does: by the coordinator in its time, else
+// alone.
+func choose(t testing.TB, m *Member, available, mustInclude []string, size uint32) []string {
+	t.Helper()
+	q := &api.PreferRequest{
+		Resource: m.announced.resource, Available: available, MustInclude: mustInclude, Size: size,
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), system.CoordinatorLimit)
+	defer cancel()
+	chosen, err := m.Prefer(ctx, q)
+	if err != nil {
+		return m.Alone(q, err)
+	}
+	return chosen
+}
+
 func connected(names ...string) func(*api.StatusResponse) bool {
 	return func(s *api.StatusResponse) bool {
 		var found []string
@@ -163,7 +180,7 @@ func TestTheOtherPluginTakesOver(t *testing.T) {
 
 	stopFirst()
 	await(t, dir, connected(vfs))
-	if got := member.Prefer(t.Context(), []string{"vf0"}, nil, 1); !slices.Equal(got, []string{"vf0"}) {
+	if got := choose(t, member, []string{"vf0"}, nil, 1); !slices.Equal(got, []string{"vf0"}) {
 		t.Errorf("prefer after takeover: %v", got)
 	}
 }
@@ -211,7 +228,7 @@ func TestMemberAnswersAlone(t *testing.T) {
 	t.Cleanup(func() { node.conn.Close(); node.election.sources.Close() })
 	member := node.Member(gpus, device.GPU)
 	member.Publish(oneGPU)
-	got := member.Prefer(t.Context(), []string{"b", "a", "c"}, []string{"c"}, 2)
+	got := choose(t, member, []string{"b", "a", "c"}, []string{"c"}, 2)
 	if !slices.Contains(got, "c") || len(got) != 2 {
 		t.Errorf("prefer 2 of a, b, c with c: %v", got)
 	}

@@ -48,11 +48,11 @@ func TestPanicCostsOneAnswer(t *testing.T) {
 	look := c.Look
 	for name, member := range members {
 		c.Look = func(context.Context) (kubelet.View, error) { panic("a mistake") }
-		if got := member.Prefer(t.Context(), offered[name], nil, 1); len(got) != 1 {
+		if got := choose(t, member, offered[name], nil, 1); len(got) != 1 {
 			t.Errorf("%s: %v", name, got)
 		}
 		c.Look = look
-		if got := member.Prefer(t.Context(), offered[name], nil, 1); len(got) != 1 {
+		if got := choose(t, member, offered[name], nil, 1); len(got) != 1 {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -36,7 +36,7 @@ func TestPanicCostsOneSource(t *testing.T) {
 	} {
 		mistake()
 		for name, member := range members {
-			if got := member.Prefer(t.Context(), offered[name], nil, 1); len(got) != 1 {
+			if got := choose(t, member, offered[name], nil, 1); len(got) != 1 {
 				t.Errorf("%s: %v", name, got)
 			}
 		}

@@ -40,12 +40,12 @@ func TestReturned(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := looks.Load()
-		if m.Prefer(t.Context(), []string{id}, nil, 1); looks.Load() != before {
+		if choose(t, m, []string{id}, nil, 1); looks.Load() != before {
 			t.Errorf("%s: the server does not know of the open Allocate", m.announced.resource)
 		}
 		m.Returned([]string{id}, false)
 		for looks.Load() == before { // the test's own deadline ends that
-			m.Prefer(t.Context(), []string{id}, nil, 1)
+			choose(t, m, []string{id}, nil, 1)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestReturnedToAnEarlierServer(t *testing.T) {
 	if _, err := vf.report(t.Context(), []string{"vf0"}); err != nil {
 		t.Fatal(err)
 	}
-	if vf.Prefer(t.Context(), []string{"vf0"}, nil, 1); looks.Load() > 0 {
+	if choose(t, vf, []string{"vf0"}, nil, 1); looks.Load() > 0 {
 		t.Error("the server takes the open Allocate for one that has returned")
 	}
 }

@@ -35,7 +35,7 @@ func TestTenantTextInDecisions(t *testing.T) {
 		member := node.Member(gpus, device.GPU)
 		member.Publish(oneGPU)
 		await(t, dir, connected(gpus))
-		member.Prefer(t.Context(), []string{"gpu0"}, nil, 1)
+		choose(t, member, []string{"gpu0"}, nil, 1)
 		all, err := Explain(t.Context(), dir, "", "", "")
 		if err != nil || len(all.GetDecisions()) != 1 {
 			t.Fatalf("%q: %v, %v", text, all, err)

@@ -91,7 +91,7 @@ func TestServerOfAnotherVersion(t *testing.T) {
 	member := node.Member(gpus, device.GPU)
 	member.Publish(oneGPU)
 	log.await(t, "the server has protocol version 3.0 and the client "+protocol.String())
-	if got := member.Prefer(t.Context(), []string{"gpu0"}, nil, 1); len(got) != 1 {
+	if got := choose(t, member, []string{"gpu0"}, nil, 1); len(got) != 1 {
 		t.Errorf("prefer: %v", got)
 	}
 	if got, _, err := member.Allocated(t.Context(), []string{"gpu0"}); err != nil || len(got) != 1 {

@@ -155,8 +155,7 @@ func (c *Complaint) IsNew(err error) bool {
 // above with less indentation:
 //
 //	QuestionLimit   from the kubelet's call to the answer
-//	  AloneLimit      time after which the plugin computes its own choice as a fallback
-//	  CoordinatorLimit  the coordinator's answer; a takeover by the other plugin fits in
+//	  CoordinatorLimit  the coordinator's answer; a takeover by the other plugin fits in. Then the plugin chooses
 //	    AnnouncedLimit  wait for an announcement, if the kubelet already asks for the announced devices
 //	    LookLimit       all reads in parallel; usually one millisecond
 //	      FileLimit       one file, usually a tenth of a millisecond; a hanging disk takes forever
@@ -166,7 +165,6 @@ func (c *Complaint) IsNew(err error) bool {
 // the container lacks the file, not only the best devices.
 const (
 	QuestionLimit    = 100 * time.Millisecond
-	AloneLimit       = QuestionLimit / 2
 	CoordinatorLimit = QuestionLimit * 8 / 10
 	AnnouncedLimit   = CoordinatorLimit - LookLimit
 	LookLimit        = QuestionLimit / 2

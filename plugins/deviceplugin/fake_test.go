@@ -4,6 +4,7 @@ package deviceplugin_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
@@ -31,6 +33,7 @@ type fake struct {
 	lists    chan []deviceplugin.Device
 	allocate func(ids []string) (container.Edits, error)
 	prefer   func(ctx context.Context, available, mustInclude []string, size int) []string
+	failure  error // of Prefer
 	alone    func(available, mustInclude []string, size int) []string
 }
 
@@ -71,15 +74,18 @@ func (f *fake) Allocate(_ context.Context, ids []string) (container.Edits, error
 // preferring is a fake that is a Preferrer too.
 type preferring struct{ *fake }
 
-func (p preferring) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	return p.prefer(ctx, available, mustInclude, size)
+func (p preferring) Prefer(ctx context.Context, q *api.PreferRequest) ([]string, error) {
+	if q.GetResource() != resource {
+		return nil, fmt.Errorf("asked for %s", q.GetResource())
+	}
+	return p.prefer(ctx, q.GetAvailable(), q.GetMustInclude(), int(q.GetSize())), p.failure
 }
 
-func (p preferring) Alone(available, mustInclude []string, size int) []string {
-	if p.alone == nil {
+func (p preferring) Alone(q *api.PreferRequest, cause error) []string {
+	if p.alone == nil || cause == nil {
 		return nil
 	}
-	return p.alone(available, mustInclude, size)
+	return p.alone(q.GetAvailable(), q.GetMustInclude(), int(q.GetSize()))
 }
 
 // start runs a server until the test ends or stop is called; stop returns what Run returned.

@@ -13,27 +13,21 @@ import (
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
-// Reasons for an answer that does not come from the Preferrer.
-var (
-	errWrong = errors.New("wrong answer")
-	errPanic = errors.New("panic")
-)
+// errPanic is the reason for an answer that does not come from the Preferrer.
+var errPanic = errors.New("panic")
 
-// question is the kubelet's call for one container, without duplicate and empty IDs.
-type question struct {
-	available   []string
-	mustInclude []string
-	size        int
-}
-
-func newQuestion(request *v1beta1.ContainerPreferredAllocationRequest) question {
-	return question{
-		available:   unique(request.GetAvailableDeviceIDs()),
-		mustInclude: unique(request.GetMustIncludeDeviceIDs()),
-		size:        int(max(request.GetAllocationSize(), 0)),
+// newQuestion returns the kubelet's call for one container as a question to the coordinator, without
+// duplicate and empty IDs.
+func newQuestion(resource string, request *v1beta1.ContainerPreferredAllocationRequest) *api.PreferRequest {
+	return &api.PreferRequest{
+		Resource:    resource,
+		Available:   unique(request.GetAvailableDeviceIDs()),
+		MustInclude: unique(request.GetMustIncludeDeviceIDs()),
+		Size:        uint32(max(request.GetAllocationSize(), 0)),
 	}
 }
 
@@ -46,63 +40,41 @@ type preference struct {
 	log       *slog.Logger
 }
 
-// prefer asks the Preferrer and repairs its answer. If it gets no answer in time, it uses the Preferrer's
-// Alone choice.
-func (p *preference) prefer(ctx context.Context, q question) []string {
+// prefer asks the Preferrer and repairs its answer. Without an answer in time it uses the Preferrer's Alone
+// choice.
+func (p *preference) prefer(ctx context.Context, q *api.PreferRequest) []string {
 	began := time.Now()
 	defer func() { p.observer.Preferred(p.resource, time.Since(began)) }()
 	if p.preferrer == nil {
-		return q.repair(nil)
+		return repair(q, nil)
 	}
-	ctx, cancel := context.WithTimeout(ctx, system.QuestionLimit)
-	defer cancel()
-	given, problem := p.await(ctx, q)
-	chosen := q.repair(given)
-	if problem == nil && !slices.Equal(given, chosen) {
-		problem = errWrong
+	given, err := p.ask(ctx, q)
+	if err != nil {
+		given = p.alone(q, err)
 	}
-	if problem != nil {
-		p.log.Warn("preferred allocation repaired", "problem", problem, "answer", given, "chosen", chosen)
+	chosen := repair(q, given)
+	if !slices.Equal(given, chosen) {
+		p.log.Warn("preferred allocation repaired", "answer", given, "chosen", chosen)
 	}
 	return chosen
 }
 
-// await waits for an answer until ctx is done. Without an answer it returns the Preferrer's Alone choice, and
-// an error with the reason.
-func (p *preference) await(ctx context.Context, q question) ([]string, error) {
-	answers := p.ask(ctx, q)
-	select {
-	case a := <-answers:
-		if a.Err != nil {
-			return p.alone(q), a.Err
+// ask asks the Preferrer for at most CoordinatorLimit, one question at a time: a Preferrer that hangs in
+// spite of ctx occupies one goroutine, however many questions arrive.
+func (p *preference) ask(ctx context.Context, q *api.PreferRequest) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, system.CoordinatorLimit)
+	defer cancel()
+	return system.AwaitResult(ctx, system.CallInTurn(ctx, p.turn, func() (chosen []string, err error) {
+		if panicked := p.surviving("prefer", func() { chosen, err = p.preferrer.Prefer(ctx, q) }); panicked != nil {
+			return nil, panicked
 		}
-		return a.Value, nil
-	case <-time.After(system.AloneLimit):
-	}
-	alone := p.alone(q)
-	chosen, err := system.AwaitResult(ctx, answers)
-	if err != nil {
-		return alone, err
-	}
-	return chosen, nil
-}
-
-// ask forwards the question to the Preferrer, one question at a time: a Preferrer that hangs in spite of ctx
-// occupies one goroutine, however many questions arrive.
-func (p *preference) ask(ctx context.Context, q question) <-chan system.Result[[]string] {
-	return system.CallInTurn(ctx, p.turn, func() (chosen []string, err error) {
-		err = p.surviving("prefer", func() {
-			chosen = p.preferrer.Prefer(ctx, slices.Clone(q.available), slices.Clone(q.mustInclude), q.size)
-		})
 		return chosen, err
-	})
+	}))
 }
 
 // alone returns the Preferrer's Alone choice, or nil if it panics.
-func (p *preference) alone(q question) (chosen []string) {
-	_ = p.surviving("choose alone", func() {
-		chosen = p.preferrer.Alone(slices.Clone(q.available), slices.Clone(q.mustInclude), q.size)
-	})
+func (p *preference) alone(q *api.PreferRequest, cause error) (chosen []string) {
+	_ = p.surviving("choose alone", func() { chosen = p.preferrer.Alone(q, cause) })
 	return chosen
 }
 
@@ -129,21 +101,22 @@ func (p *preference) alive(ctx context.Context) error {
 // repair returns an answer with exactly size devices, or all available ones; it includes the must-include
 // devices, which count as available, and contains no duplicates. It adds missing devices in the order of
 // their IDs, because the kubelet would add them at random.
-func (q question) repair(chosen []string) []string {
+func repair(q *api.PreferRequest, chosen []string) []string {
+	available, mustInclude, size := q.GetAvailable(), q.GetMustInclude(), int(q.GetSize())
 	open := map[string]bool{}
-	for _, id := range slices.Concat(q.available, q.mustInclude) {
+	for _, id := range slices.Concat(available, mustInclude) {
 		open[id] = true
 	}
 	kept := slices.DeleteFunc(unique(chosen), func(id string) bool { return !open[id] })
-	missing := slices.DeleteFunc(slices.Clone(q.mustInclude), func(id string) bool {
+	missing := slices.DeleteFunc(slices.Clone(mustInclude), func(id string) bool {
 		return slices.Contains(kept, id)
 	})
-	if len(missing) == 0 && len(kept) == q.size {
+	if len(missing) == 0 && len(kept) == size {
 		return kept
 	}
-	fill := slices.Sorted(slices.Values(q.available))
-	answer := unique(slices.Concat(q.mustInclude, kept, fill))
-	return answer[:min(q.size, len(answer))]
+	fill := slices.Sorted(slices.Values(available))
+	answer := unique(slices.Concat(mustInclude, kept, fill))
+	return answer[:min(size, len(answer))]
 }
 
 // unique removes empty and duplicate IDs and keeps the order of the others.

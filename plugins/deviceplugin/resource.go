@@ -35,7 +35,7 @@
 //	   │ ── ListAndWatch ─────────▶ │                            │                          │
 //	   │ ◀─ devices, sorted by ID ─ │                            │                          │
 //	   ┆                            ┆                            ┆                          ┆
-//	   │ ── GetPreferred- ────────▶ │ ── Prefer, 100 ms ───────▶ │ ──── Member.Prefer ────▶ │ which pod? what
+//	   │ ── GetPreferred- ────────▶ │ ── Prefer, 80 ms ────────▶ │ ──── Member.Prefer ────▶ │ which pod? what
 //	   │    Allocation: 2 of 8 GPUs │                            │                          │ is free? choose
 //	   │ ◀─ two GPUs, always ────── │ ◀───────────────────────── │ ◀─── two GPUs ────────── │ GPUs and VFs;
 //	   │                            │    repaired when wrong     │                          │ keep the VFs as
@@ -76,6 +76,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/container"
 )
@@ -101,12 +102,12 @@ type Resource interface {
 // Preferrer is a Resource that has a preference among free devices. The server offers GetPreferredAllocation
 // to the kubelet only for a Resource that implements Preferrer.
 type Preferrer interface {
-	// Prefer returns size of the available devices, including the mustInclude ones. It cannot fail, because
-	// an error from GetPreferredAllocation would make the kubelet fail the pod. It answers within 100 ms.
-	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
-	// Alone is Prefer based only on the plugin's own data: it makes no calls and does not wait. The server
-	// calls it if Prefer has not answered in time, possibly while Prefer still runs.
-	Alone(available, mustInclude []string, size int) []string
+	// Prefer answers a question to the coordinator until ctx is done. An error means that there is no answer.
+	Prefer(ctx context.Context, q *api.PreferRequest) (chosen []string, err error)
+	// Alone answers a question that has no answer for a cause, by the plugin's own data: it makes no calls and
+	// does not wait. It cannot fail, because an error from GetPreferredAllocation would make the kubelet fail
+	// the pod. Prefer may still run meanwhile: neither changes the question.
+	Alone(q *api.PreferRequest, cause error) (chosen []string)
 }
 
 // CheckName returns an error if the kubelet would reject the name of a resource (IsExtendedResourceName in

@@ -165,9 +165,9 @@ func (s *service) GetPreferredAllocation(
 ) (*v1beta1.PreferredAllocationResponse, error) {
 	answer := &v1beta1.PreferredAllocationResponse{}
 	for _, container := range request.GetContainerRequests() {
-		question := newQuestion(container)
+		chosen := s.preference.prefer(ctx, newQuestion(s.resource.Name(), container))
 		answer.ContainerResponses = append(answer.ContainerResponses,
-			&v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: s.preference.prefer(ctx, question)})
+			&v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: chosen})
 	}
 	return answer, nil
 }

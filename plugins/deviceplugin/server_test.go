@@ -191,21 +191,26 @@ func TestPreferHangsOrPanics(t *testing.T) {
 		return append(slices.Clone(mustInclude), free[:size-len(mustInclude)]...)
 	}
 	helpless := func([]string, []string, int) []string { panic("no idea either") }
+	answer := func(<-chan struct{}) []string { return []string{"a", "c"} }
+	failure := errors.New("no coordinator")
 	for _, c := range []struct {
 		name   string
 		prefer func(hang <-chan struct{}) []string
 		alone  func(available, mustInclude []string, size int) []string
+		fails  error
 		want   string
 	}{
-		{"hangs", func(hang <-chan struct{}) []string { <-hang; return []string{"a"} }, highest, "b d"},
-		{"panics", func(<-chan struct{}) []string { panic("no idea") }, highest, "b d"},
-		{"hangs, and helpless", func(hang <-chan struct{}) []string { <-hang; return nil }, helpless, "b a"},
-		{"panics, and helpless", func(<-chan struct{}) []string { panic("no idea") }, helpless, "b a"},
+		{"hangs", func(hang <-chan struct{}) []string { <-hang; return []string{"a"} }, highest, nil, "b d"},
+		{"panics", func(<-chan struct{}) []string { panic("no idea") }, highest, nil, "b d"},
+		{"hangs, and helpless", func(hang <-chan struct{}) []string { <-hang; return nil }, helpless, nil, "b a"},
+		{"panics, and helpless", func(<-chan struct{}) []string { panic("no idea") }, helpless, nil, "b a"},
+		{"fails", answer, highest, failure, "b d"},
+		{"fails, and helpless", answer, helpless, failure, "b a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, hang := newFake("a", "b", "c", "d"), make(chan struct{})
 			f.prefer = func(context.Context, []string, []string, int) []string { return c.prefer(hang) }
-			f.alone = c.alone
+			f.alone, f.failure = c.alone, c.fails
 			plugin := connect(t, preferring{f})
 			for range 3 { // where the first hangs, the second and third find it still at it
 				got, err := plugin.Prefer(t.Context(), []string{"c", "b", "d", "a"}, []string{"b"}, 2)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
@@ -62,14 +63,12 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 }
 
 // Prefer returns the coordinator's choice.
-func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	return p.member.Prefer(ctx, available, mustInclude, size)
+func (p *Plugin) Prefer(ctx context.Context, q *api.PreferRequest) ([]string, error) {
+	return p.member.Prefer(ctx, q)
 }
 
 // Alone chooses without the coordinator.
-func (p *Plugin) Alone(available, mustInclude []string, size int) []string {
-	return p.member.Alone(available, mustInclude, size)
-}
+func (p *Plugin) Alone(q *api.PreferRequest, cause error) []string { return p.member.Alone(q, cause) }
 
 // Allocate returns the edits in the order in which the i-th GPU pairs with the i-th VF. It refuses only
 // requests that the backend or the coordinator refuses: a device that is gone gets its last edits, and

@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -173,12 +174,23 @@ func TestPluginUnderKubelet(t *testing.T) {
 		fmt.Sprint(allocated[1]["unknown"]) != "[0000:ff:00.0]" {
 		t.Errorf("allocate lines %v", allocated)
 	}
-	chosen := itself.Prefer(t.Context(), []string{"0000:a7:00.0", "0000:19:00.0"}, nil, 2)
+	chosen := choose(t, itself, []string{"0000:a7:00.0", "0000:19:00.0"}, 2)
 	preferred := log.with(t, "preferred")
 	if !slices.ContainsFunc(preferred,
 		func(line map[string]any) bool { return fmt.Sprint(line["chosen"]) == fmt.Sprint(chosen) }) {
 		t.Errorf("prefer lines %v, chosen %v", preferred, chosen)
 	}
+}
+
+// choose answers a question as the kubelet's side of a plugin does: by the coordinator, else alone.
+func choose(t *testing.T, p *gpu.Plugin, available []string, size int) []string {
+	t.Helper()
+	q := &api.PreferRequest{Resource: p.Name(), Available: available, Size: uint32(size)}
+	chosen, err := p.Prefer(t.Context(), q)
+	if err != nil {
+		return p.Alone(q, err)
+	}
+	return chosen
 }
 
 func paths(answer *v1beta1.ContainerAllocateResponse) string {

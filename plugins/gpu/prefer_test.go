@@ -122,7 +122,7 @@ func (a asked) answer(t *testing.T, available []string, size int) {
 // prefer asks the plugin itself.
 func (a asked) prefer(t *testing.T, available []string, size int) []string {
 	t.Helper()
-	return check(t, available, size, a.itself.Prefer(t.Context(), available, nil, size))
+	return check(t, available, size, choose(t, a.itself, available, size))
 }
 
 func check(t *testing.T, available []string, size int, chosen []string) []string {

@@ -77,7 +77,7 @@ func TestRuleTakesNothing(t *testing.T) {
 	taken(t, runDir) // the plugin has joined
 	for len(held) < 6 {
 		available := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return slices.Contains(held, id) })
-		chosen := plugin.Prefer(t.Context(), available, nil, 1)
+		chosen := choose(t, plugin, available, 1)
 		if len(chosen) != 1 || len(held) > 0 && (len(held) < 4) != (chosen[0][:5] == held[0][:5]) {
 			t.Fatalf("chosen %v while %v are held", chosen, held)
 		}

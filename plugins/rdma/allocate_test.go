@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
@@ -37,6 +38,19 @@ type recorder struct {
 	refusal   error
 }
 
+// choose answers a question as the kubelet's side of a plugin does: by the coordinator, else alone.
+func choose(
+	t testing.TB, p deviceplugin.Preferrer, resource string, available, mustInclude []string, size uint32,
+) []string {
+	t.Helper()
+	q := &api.PreferRequest{Resource: resource, Available: available, MustInclude: mustInclude, Size: size}
+	chosen, err := p.Prefer(t.Context(), q)
+	if err != nil {
+		return p.Alone(q, err)
+	}
+	return chosen
+}
+
 func newRecorder() *recorder { return &recorder{published: make(chan device.Announcement, 16)} }
 
 func (r *recorder) Publish(a device.Announcement) { r.published <- a }
@@ -45,13 +59,13 @@ func (r *recorder) AwaitTaken(context.Context) { r.awaited.Add(1) }
 
 func (r *recorder) List(all []device.Device) ([]device.Device, <-chan struct{}) { return all, nil }
 
-func (r *recorder) Prefer(_ context.Context, available, mustInclude []string, size int) []string {
-	return r.Alone(available, mustInclude, size)
+func (r *recorder) Prefer(_ context.Context, q *api.PreferRequest) ([]string, error) {
+	return r.Alone(q, nil), nil
 }
 
-func (r *recorder) Alone(available, _ []string, size int) []string {
-	r.available = available
-	return available[:min(size, len(available))]
+func (r *recorder) Alone(q *api.PreferRequest, _ error) []string {
+	r.available = q.GetAvailable()
+	return r.available[:min(int(q.GetSize()), len(r.available))]
 }
 
 func (r *recorder) Allocated(_ context.Context, ids []string) ([]string, slog.Attr, error) {

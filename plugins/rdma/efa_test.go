@@ -184,7 +184,7 @@ func efaPod(i int) *corev1.Pod {
 // takeEFA takes four devices as the kubelet does for a container.
 func (p *placed) takeEFA(t *testing.T) []string {
 	t.Helper()
-	chosen := p.Prefer(t.Context(), p.free, nil, 4)
+	chosen := choose(t, p, p.name, p.free, nil, 4)
 	if _, err := p.Allocate(t.Context(), chosen); err != nil || len(chosen) != 4 {
 		t.Fatalf("allocate EFA devices: %v, %v", chosen, err)
 	}
@@ -202,7 +202,7 @@ type gpuPlugin struct {
 // take takes a GPU as the kubelet does for a container.
 func (g *gpuPlugin) take(t *testing.T) {
 	t.Helper()
-	chosen := g.Prefer(t.Context(), g.free, nil, 1)
+	chosen := choose(t, g, "nvidia.com/gpu", g.free, nil, 1)
 	if _, _, err := g.Allocated(t.Context(), chosen); err != nil || len(chosen) != 1 {
 		t.Fatalf("allocate a GPU: %v, %v", chosen, err)
 	}

@@ -79,7 +79,7 @@ func placeWith(t testing.TB, machine, list string, config coordination.Config) *
 // told.
 func (p *placed) take(t *testing.T, size int) []string {
 	t.Helper()
-	chosen := p.Prefer(t.Context(), p.free, nil, size)
+	chosen := choose(t, p, p.name, p.free, nil, uint32(size))
 	answer, err := p.Allocate(t.Context(), chosen)
 	if err != nil || len(chosen) != size {
 		t.Fatalf("take %d of %s: %v, %v", size, p.name, chosen, err)
@@ -129,7 +129,7 @@ func TestTwoReplicasOfOneHCA(t *testing.T) {
 func BenchmarkPrefer8000Replicas(b *testing.B) {
 	p := place(b, "oci-mi300x-derived", everyHCA(1000))
 	for b.Loop() {
-		if chosen := p.Prefer(b.Context(), p.free, nil, 8); len(chosen) != 8 {
+		if chosen := choose(b, p, p.name, p.free, nil, 8); len(chosen) != 8 {
 			b.Fatal(chosen)
 		}
 	}

@@ -55,6 +55,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/system"
@@ -69,8 +70,8 @@ type Member interface {
 	Publish(device.Announcement)
 	List([]device.Device) ([]device.Device, <-chan struct{})
 	AwaitTaken(ctx context.Context)
-	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
-	Alone(available, mustInclude []string, size int) []string
+	Prefer(ctx context.Context, q *api.PreferRequest) ([]string, error)
+	Alone(q *api.PreferRequest, cause error) []string
 	Allocated(ctx context.Context, ids []string) (order []string, to slog.Attr, err error)
 	Returned(ids []string, failed bool)
 	Pair(ctx context.Context, vfs []pairs.VF, file string) (served []pairs.Served, written bool)
@@ -166,36 +167,39 @@ func Announced(d pools.Device) device.Device {
 }
 
 // Prefer asks the coordinator.
-func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	return p.choosePresent(available, mustInclude, size, func(available []string) []string {
-		return p.member.Prefer(ctx, available, mustInclude, size)
-	})
+func (p *Plugin) Prefer(ctx context.Context, q *api.PreferRequest) ([]string, error) {
+	chosen, err := p.member.Prefer(ctx, q)
+	if left := p.withoutVanished(q, chosen); left != nil {
+		return p.member.Prefer(ctx, left)
+	}
+	return chosen, err
 }
 
 // Alone chooses without the coordinator.
-func (p *Plugin) Alone(available, mustInclude []string, size int) []string {
-	return p.choosePresent(available, mustInclude, size, func(available []string) []string {
-		return p.member.Alone(available, mustInclude, size)
-	})
+func (p *Plugin) Alone(q *api.PreferRequest, cause error) []string {
+	chosen := p.member.Alone(q, cause)
+	if left := p.withoutVanished(q, chosen); left != nil {
+		return p.member.Alone(left, cause)
+	}
+	return chosen
 }
 
-// choosePresent chooses devices. If the choice contains a device that has vanished and that the kubelet still
-// lists, choosePresent chooses again without such devices, unless too few would be left: Allocate then fails
-// with any choice.
-func (p *Plugin) choosePresent(
-	available, mustInclude []string, size int, choose func(available []string) []string,
-) []string {
-	chosen := choose(available)
-	if len(p.vanished(chosen, mustInclude)) == 0 {
-		return chosen
+// withoutVanished returns a question without the devices that have vanished and that the kubelet still lists,
+// if a choice contains one. It returns nil for another choice, and if too few devices would be left: Allocate
+// then fails with any choice.
+func (p *Plugin) withoutVanished(q *api.PreferRequest, chosen []string) (left *api.PreferRequest) {
+	if len(p.vanished(chosen, q.GetMustInclude())) == 0 {
+		return nil
 	}
 	p.vfs.Look()
-	vanished := p.vanished(available, mustInclude)
-	left := slices.DeleteFunc(slices.Clone(available), func(id string) bool { return vanished[id] })
-	if len(left) < size {
-		return chosen
+	vanished := p.vanished(q.GetAvailable(), q.GetMustInclude())
+	available := slices.DeleteFunc(slices.Clone(q.GetAvailable()), func(id string) bool { return vanished[id] })
+	if len(available) < int(q.GetSize()) {
+		return nil
 	}
-	return choose(left)
+	return &api.PreferRequest{
+		Resource: q.GetResource(), Available: available, MustInclude: q.GetMustInclude(), Size: q.GetSize(),
+	}
 }
 
 // vanished returns the devices that no longer exist, except must-include devices.

@@ -155,7 +155,7 @@ func TestPreferWithoutVanishedVFs(t *testing.T) {
 	p, member, root := onDisk(t, s, resources(`{"resourceName": "a"}`))
 	unplug(t, root, "0000:81:00.1")
 	unplug(t, root, "0000:81:00.3")
-	got := p.Prefer(t.Context(), []string{"0000:81:00.1", "0000:81:00.2", "0000:81:00.3", "0000:81:00.4"},
+	got := choose(t, p, p.name, []string{"0000:81:00.1", "0000:81:00.2", "0000:81:00.3", "0000:81:00.4"},
 		[]string{"0000:81:00.3"}, 2)
 	if diff := cmp.Diff([]string{"0000:81:00.2", "0000:81:00.3"}, got); diff != "" {
 		t.Error(diff)
@@ -173,7 +173,7 @@ func TestPreferOfTooFewVFs(t *testing.T) {
 	unplug(t, root, "0000:81:00.1")
 	unplug(t, root, "0000:81:00.2")
 	all := []string{"0000:81:00.1", "0000:81:00.2", "0000:81:00.3"}
-	if got := p.Prefer(t.Context(), all, nil, 2); len(got) != 2 {
+	if got := choose(t, p, p.name, all, nil, 2); len(got) != 2 {
 		t.Errorf("chosen %v", got)
 	}
 	if diff := cmp.Diff(all, member.available); diff != "" {

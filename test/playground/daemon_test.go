@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
@@ -88,7 +89,8 @@ func TestAnswersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	member := node.Member("x.y/vf", device.VF)
-	member.Prefer(t.Context(), []string{"a", "b"}, nil, 1)
+	question := &api.PreferRequest{Resource: "x.y/vf", Available: []string{"a", "b"}, Size: 1}
+	member.Alone(question, errors.ErrUnsupported)
 	if _, _, err := member.Allocated(t.Context(), []string{"a"}); err != nil {
 		t.Error(err)
 	}
