@@ -208,7 +208,8 @@ func (r Replicas) leaders(left map[string][]string, used map[string]int) []strin
 func take(left map[string][]string, used map[string]int, id string) {
 	of := original(id)
 	used[of]++
-	if left[of] = left[of][1:]; len(left[of]) == 0 {
+	left[of] = left[of][1:]
+	if len(left[of]) == 0 {
 		delete(left, of)
 	}
 }

@@ -91,7 +91,8 @@ type answer struct {
 }
 
 func (a *answer) add(kept reduction) error {
-	if a.size += kept.size; a.size > maxKept {
+	a.size += kept.size
+	if a.size > maxKept {
 		return fmt.Errorf("%w: its containers have more than %d requests", kubelet.ErrTooLarge, maxKept)
 	}
 	if kept.pod != nil {
@@ -131,7 +132,8 @@ func reduce(p *corev1.Pod, policy Policy) (kept reduction) {
 		}
 		last = c.Requests
 	}
-	if kept.size += len(pod.Containers); kept.size > 0 {
+	kept.size += len(pod.Containers)
+	if kept.size > 0 {
 		kept.pod = &pod
 	}
 	return kept

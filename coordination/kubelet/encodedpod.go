@@ -61,7 +61,8 @@ func eachField(message []byte, see func(protowire.Number, []byte) error) error {
 			return protowire.ParseError(n)
 		}
 		message = message[n:]
-		if n = protowire.ConsumeFieldValue(field, kind, message); n < 0 {
+		n = protowire.ConsumeFieldValue(field, kind, message)
+		if n < 0 {
 			return protowire.ParseError(n)
 		}
 		if kind == protowire.BytesType {

@@ -205,7 +205,8 @@ func (r *Reader) numaNodes(tree *topology.Tree) []NUMANode {
 		return r.numa
 	}
 	numa, err := readNUMA(r.config.Sys, tree.NUMANodes())
-	if r.numa = numa; r.works("NUMA nodes", err) {
+	r.numa = numa
+	if r.works("NUMA nodes", err) {
 		r.tree = tree
 	}
 	return r.numa

@@ -100,7 +100,8 @@ func (k *keeper) tell(err error) {
 			time.Now().Format(time.RFC3339), err))
 		log.Warn("publication of this node is outdated; retrying", "error", err)
 	}
-	if k.complaint = now; now == works {
+	k.complaint = now
+	if now == works {
 		k.pause = 0
 	}
 }
@@ -168,7 +169,8 @@ func (n *notes) put(subject, text string) {
 	if n.text == nil {
 		n.text = map[string]string{}
 	}
-	if n.text[subject] = text; text == "" {
+	n.text[subject] = text
+	if text == "" {
 		delete(n.text, subject)
 	}
 }

@@ -72,7 +72,8 @@ func BuildLabels(f Facts) map[string]string {
 		}
 	}
 	slices.Sort(models)
-	if models = slices.Compact(models); len(models) > 0 {
+	models = slices.Compact(models)
+	if len(models) > 0 {
 		labels[labelGPUModel] = strings.Join(models, ".")
 	}
 	return dropInvalid(labels)

@@ -59,7 +59,8 @@ func CallInTurn[T any](ctx context.Context, turn Turn, work func() (T, error)) <
 	results := make(chan Result[T], 1)
 	go func() {
 		var r Result[T]
-		if r.Err = turn.take(ctx); r.Err == nil {
+		r.Err = turn.take(ctx)
+		if r.Err == nil {
 			r.Value, r.Err = work()
 			<-turn // before the result: the receiver may call again
 		}
@@ -144,7 +145,8 @@ type Complaint struct{ text string }
 // that of the attempt before.
 func (c *Complaint) IsNew(err error) bool {
 	before := c.text
-	if c.text = ""; err != nil {
+	c.text = ""
+	if err != nil {
 		c.text = err.Error()
 	}
 	return c.text != "" && c.text != before

@@ -89,7 +89,8 @@ func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node
 	if n.alignment, err = intent.PublishedPolicy(published.Alignment); err != nil {
 		return nil, err
 	}
-	if n.kubelet, n.unknown = published.Kubelet.TopologyManager(published.NUMANodes); n.unknown != nil {
+	n.kubelet, n.unknown = published.Kubelet.TopologyManager(published.NUMANodes)
+	if n.unknown != nil {
 		n.kubelet = model.TopologyManager{Rule: model.Rule{Policy: model.PolicyNone}}
 	}
 	for _, h := range spec.Held {

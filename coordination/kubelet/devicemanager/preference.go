@@ -91,7 +91,8 @@ func (v *View) held(r model.Request) Set {
 func (v *View) nodes(
 	q *Question, requests model.Requests, cpus *model.Demand,
 ) (nodes model.Mask, admitted bool) {
-	if nodes = v.Node.NUMANodes(q.Available()); nodes != 0 {
+	nodes = v.Node.NUMANodes(q.Available())
+	if nodes != 0 {
 		return nodes, true
 	}
 	if v.Kubelet.ScopePod {
@@ -102,7 +103,8 @@ func (v *View) nodes(
 		return 0, true
 	}
 	if cpus != nil {
-		if nodes, admitted = v.Kubelet.Rule.Nodes(append(slices.Clip(demands), *cpus)); admitted {
+		nodes, admitted = v.Kubelet.Rule.Nodes(append(slices.Clip(demands), *cpus))
+		if admitted {
 			return nodes, true
 		}
 	}
