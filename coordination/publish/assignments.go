@@ -4,6 +4,7 @@ package publish
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,7 +35,7 @@ type assignments struct {
 // deviceHolders are facts of one moment, which belong together: a list of pods with a pod that the checkpoint
 // lacks would tell schedulers that the pod's devices are included.
 type deviceHolders struct {
-	devices   []Held
+	devices   map[string]kubelet.Devices // by "pod UID/container"
 	gone      Gone
 	exclusive Exclusive
 }
@@ -86,7 +87,7 @@ func (a *assignments) readDevices(
 	if err != nil {
 		return read, fmt.Errorf("%s: %w", kubelet.CheckpointPath(kubeletDir), err)
 	}
-	read.devices = held(recorded)
+	read.devices = maps.Clone(recorded.Containers())
 	living, exclusive := holders.OfKubelet(), Exclusive{}
 	told := list(func(pod *corev1.Pod) { // after the checkpoint
 		living.Add(pod)
@@ -136,14 +137,15 @@ type Exclusive []types.NamespacedName
 // holders, which the coordinator uses too.
 func (d *deviceHolders) add(sources holders.Sources) {
 	d.gone = Gone{}
-	for _, h := range d.devices {
-		d.gone[h.PodUID] = true
+	for container := range d.devices {
+		uid, _, _ := strings.Cut(container, "/")
+		d.gone[uid] = true
 	}
 	found, _ := holders.Find(sources)
 	for _, h := range found {
 		delete(d.gone, h.UID)
 		if h.Lost {
-			d.devices = append(d.devices, Held{Container{h.UID, h.Name}, h.Devices})
+			d.devices[h.UID+"/"+h.Name] = h.Devices
 		}
 	}
 }
@@ -189,28 +191,4 @@ func whole(name corev1.ResourceName, asked resource.Quantity) bool {
 	default:
 		return false
 	}
-}
-
-// Container identifies a container of a pod.
-type Container struct{ PodUID, Name string }
-
-// recordedContainer returns the container of a name in the checkpoint.
-func recordedContainer(name string) Container {
-	uid, name, _ := strings.Cut(name, "/")
-	return Container{PodUID: uid, Name: name}
-}
-
-// Held has the devices of a container.
-type Held struct {
-	Container
-	Devices map[string][]string // IDs by resource
-}
-
-// held returns the devices of each container in the checkpoint, in any order.
-func held(checkpoint kubelet.Checkpoint) []Held {
-	var all []Held
-	for name, devices := range checkpoint.Containers() {
-		all = append(all, Held{recordedContainer(name), devices})
-	}
-	return all
 }

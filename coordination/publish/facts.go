@@ -37,7 +37,9 @@ type Facts struct {
 	Enforced  bool // the annotations of pods are
 	Alignment model.Alignment
 
-	Devices   []Held    // containers in the kubelet's device checkpoint, and those that it has lost
+	// Devices are those of the containers in the kubelet's device checkpoint, "pod UID/container", and of those
+	// that it has lost.
+	Devices   map[string]kubelet.Devices
 	Gone      Gone      // pods in the checkpoint that no longer hold anything
 	Exclusive Exclusive // among the pods that the kubelet lists
 	// CPUs and Memory are those of a static CPU manager and memory manager, with their containers. A manager is

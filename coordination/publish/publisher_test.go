@@ -148,7 +148,7 @@ func (bereft) Announced() (admission.Announced, <-chan struct{}) {
 // seen is a target that gets the devices of containers.
 type seen struct {
 	unused
-	devices *[]Held
+	devices *map[string]kubelet.Devices
 }
 
 func (s seen) Write(_ context.Context, f Facts) (bool, error) {
@@ -165,7 +165,7 @@ func TestLostContainerIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*look)
 		defer cancel()
-		var got []Held
+		var got map[string]kubelet.Devices
 		log := slog.New(slog.DiscardHandler)
 		p := New(Config{
 			Reader: NewReader(ReaderConfig{Sys: fstest.MapFS{}, KubeletDir: dir, Log: log}),
@@ -175,10 +175,7 @@ func TestLostContainerIsPublished(t *testing.T) {
 		if err := p.Publish(ctx, bereft{}); err != nil {
 			t.Error(err)
 		}
-		want := []Held{{
-			Container: Container{PodUID: "u1", Name: "c"},
-			Devices:   map[string][]string{"amd.com/gpu": {"g1"}},
-		}}
+		want := map[string]kubelet.Devices{"u1/c": {"amd.com/gpu": {"g1"}}}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("published holders: %+v, want %+v", got, want)
 		}

@@ -24,7 +24,7 @@ func BuildSpec(f Facts) v1alpha1.Spec {
 	for _, r := range numbers.resources {
 		spec.Resources = append(spec.Resources, newResource(f.Tree, r))
 	}
-	spec.Switches = v1alpha1.SwitchesOf(f.Tree, places(numbers.resources))
+	spec.Switches = newSwitches(f.Tree, numbers.resources)
 	for _, n := range f.NUMANodes {
 		spec.NUMANodes = append(spec.NUMANodes, newNUMANode(f, n))
 	}
@@ -114,17 +114,6 @@ func addFunctions(published *v1alpha1.Resource, tree *topology.Tree, r Resource)
 	if len(functions) == len(r.Devices) {
 		published.Functions = nil
 	}
-}
-
-// places returns all devices with their addresses.
-func places(resources []Resource) []v1alpha1.Placed {
-	var all []v1alpha1.Placed
-	for _, r := range resources {
-		for number, d := range r.Devices {
-			all = append(all, v1alpha1.Placed{Resource: r.Name, Number: number, Address: d.Address})
-		}
-	}
-	return all
 }
 
 // linkOf has the compared fields of a link.
@@ -229,18 +218,18 @@ func memoryReserved(f Facts) []v1alpha1.MemoryReserved {
 // way to the node.
 func holdings(f Facts, n numbered) []v1alpha1.Held {
 	pods := map[string]map[string]*v1alpha1.Container{}
-	of := func(c Container) *v1alpha1.Container {
-		if pods[c.PodUID] == nil {
-			pods[c.PodUID] = map[string]*v1alpha1.Container{}
+	of := func(uid, name string) *v1alpha1.Container {
+		if pods[uid] == nil {
+			pods[uid] = map[string]*v1alpha1.Container{}
 		}
-		if pods[c.PodUID][c.Name] == nil {
-			pods[c.PodUID][c.Name] = &v1alpha1.Container{Name: c.Name}
+		if pods[uid][name] == nil {
+			pods[uid][name] = &v1alpha1.Container{Name: name}
 		}
-		return pods[c.PodUID][c.Name]
+		return pods[uid][name]
 	}
-	for _, h := range f.Devices {
+	for container, held := range f.Devices {
 		devices, ours := set{}, false
-		for resource, ids := range h.Devices {
+		for resource, ids := range held {
 			ours = ours || n.of[resource] != nil
 			for _, id := range ids {
 				if number, known := n.of[resource][id]; known {
@@ -249,20 +238,21 @@ func holdings(f Facts, n numbered) []v1alpha1.Held {
 			}
 		}
 		if ours {
-			of(h.Container).Devices = devices.sets()
+			uid, name, _ := strings.Cut(container, "/")
+			of(uid, name).Devices = devices.sets()
 		}
 	}
 	if state, unknown := f.CPUs.Get(); unknown == nil {
 		for uid, containers := range state.Entries {
 			for name, cpus := range containers {
-				of(Container{PodUID: uid, Name: name}).CPUs = v1alpha1.Set(cpus)
+				of(uid, name).CPUs = v1alpha1.Set(cpus)
 			}
 		}
 	}
 	if state, unknown := f.Memory.Get(); unknown == nil {
 		for uid, containers := range state.Entries {
 			for name, blocks := range containers {
-				of(Container{PodUID: uid, Name: name}).Memory = memory(blocks)
+				of(uid, name).Memory = memory(blocks)
 			}
 		}
 	}

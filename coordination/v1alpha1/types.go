@@ -109,6 +109,9 @@ type Switch struct {
 	Below []Below `json:"below,omitempty"`
 }
 
+// UnknownPath is the path of devices outside the tree.
+const UnknownPath = "unknown"
+
 // Below is a group of devices of a switch that are PIX to each other, and PXB to other devices of the switch.
 type Below struct {
 	Path       string         `json:"path,omitempty"`       // the shared bridges below the switch

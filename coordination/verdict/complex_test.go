@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -36,9 +38,10 @@ func TestC2C(t *testing.T) {
 			{Name: "nvidia.com/gpu", Kind: v1alpha1.GPU, Devices: 1, Addresses: []string{gpu.String()}},
 			{Name: "nvidia.com/vf", Kind: v1alpha1.VF, Devices: 1, Addresses: []string{nic.String()}},
 		},
-		Switches: v1alpha1.SwitchesOf(tree, []v1alpha1.Placed{
-			{Resource: "nvidia.com/gpu", Address: gpu}, {Resource: "nvidia.com/vf", Address: nic},
-		}),
+		Switches: publish.BuildSpec(publish.Facts{Tree: tree, Resources: []publish.Resource{
+			{Name: "nvidia.com/gpu", Devices: []device.Device{{Address: gpu}}},
+			{Name: "nvidia.com/vf", Devices: []device.Device{{Address: nic}}},
+		}}).Switches,
 	}
 	if len(spec.Switches) != 1 || spec.Switches[0].Alone {
 		t.Errorf("switches %+v, want one that makes pairs", spec.Switches)
@@ -72,9 +75,11 @@ func TestDMAFunctionOnAnotherNode(t *testing.T) {
 		{RootComplex: "pci0000:00", NUMA: topology.Node(0)}, there(root, up, toNIC), there(root, up, toGPU),
 		{RootComplex: "pci0000:00", Bridges: []topology.Address{nicPort}, NUMA: topology.Node(0)},
 	}, []int{0, 1})
-	devices := []v1alpha1.Placed{{Resource: "vf", Address: nic}, {Resource: "gpu", Address: gpu}}
+	devices := []device.Device{{ID: "a", Address: nic}, {ID: "b", Address: gpu}}
 	for range 2 {
-		switches := v1alpha1.SwitchesOf(tree, devices)
+		switches := publish.BuildSpec(publish.Facts{Tree: tree, Resources: []publish.Resource{
+			{Name: "first", Devices: devices[:1]}, {Name: "second", Devices: devices[1:]},
+		}}).Switches
 		if len(switches) != 1 || switches[0].NUMA == nil || *switches[0].NUMA != 1 {
 			t.Errorf("switches of %v: %+v, want one on NUMA node 1", devices, switches)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -203,11 +204,10 @@ func TestOddities(t *testing.T) {
 	if len(m.links) != 1 || m.links[0].A != gpus[0].Address || m.links[0].Count != 2 {
 		t.Errorf("links %+v", m.links)
 	}
-	again := v1alpha1.SwitchesOf(m.tree, []v1alpha1.Placed{
-		{Resource: "gpu", Number: 0, Address: gpus[0].Address},
-		{Resource: "gpu", Number: 2, Address: gpus[2].Address},
-		{Resource: "vf", Number: 0, Address: vfs[0].Address},
-	})
+	again := publish.BuildSpec(publish.Facts{Tree: m.tree, Resources: []publish.Resource{
+		{Name: "gpu", Devices: []device.Device{{Address: gpus[0].Address}, {Address: gpus[2].Address}}},
+		{Name: "vf", Devices: []device.Device{{Address: vfs[0].Address}}},
+	}}).Switches
 	if len(again) != 1 || again[0].Path != spec.Switches[0].Path || len(again[0].Below) != 2 {
 		t.Errorf("again %+v", again)
 	}

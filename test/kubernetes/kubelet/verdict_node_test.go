@@ -156,7 +156,9 @@ func (n *judgedNode) sicken() {
 
 // facts are what the node would publish.
 func (n *judgedNode) facts() publish.Facts {
-	f := publish.Facts{Tree: n.world.tree, Kubelet: n.world.kubelet}
+	f := publish.Facts{
+		Tree: n.world.tree, Kubelet: n.world.kubelet, Devices: map[string]kubelet.Devices{},
+	}
 	for _, o := range n.world.offered {
 		f.Resources = append(f.Resources, publish.Resource{
 			Name: o.name, Kind: o.kind, Devices: slices.Clone(o.all), Links: o.links,
@@ -167,9 +169,7 @@ func (n *judgedNode) facts() publish.Facts {
 	for _, pod := range n.admitted {
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 			if devices := n.node.Devices(pod, c.Name); len(devices) > 0 {
-				f.Devices = append(f.Devices, publish.Held{
-					Container: publish.Container{PodUID: string(pod.UID), Name: c.Name}, Devices: devices,
-				})
+				f.Devices[string(pod.UID)+"/"+c.Name] = devices
 			}
 		}
 	}

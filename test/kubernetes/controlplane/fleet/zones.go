@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -52,11 +53,10 @@ func (z *zones) write(ctx context.Context, a *api, node string, held []v1alpha1.
 		return nil
 	}
 	f := z.empty
+	f.Devices = map[string]kubelet.Devices{}
 	for _, pod := range held {
 		for _, c := range pod.Containers {
-			f.Devices = append(f.Devices, publish.Held{
-				Container: publish.Container{PodUID: pod.UID, Name: c.Name}, Devices: z.ids(c.Devices),
-			})
+			f.Devices[pod.UID+"/"+c.Name] = z.ids(c.Devices)
 		}
 	}
 	o := publish.Zones(f, publish.Node{Name: node, UID: types.UID(node)}) // no collector compares the UID

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
@@ -78,7 +79,7 @@ func newZoned(t *testing.T, client kubernetes.Interface) *zoned {
 func (n *zoned) publish() {
 	n.t.Helper()
 	f := n.empty
-	f.Devices, f.Exclusive = nil, n.came
+	f.Devices, f.Exclusive = map[string]kubelet.Devices{}, n.came
 	for pod, numbers := range n.runs {
 		held := map[string][]string{}
 		for _, r := range f.Resources {
@@ -86,8 +87,7 @@ func (n *zoned) publish() {
 				held[r.Name] = append(held[r.Name], r.Devices[number].ID)
 			}
 		}
-		container := publish.Container{PodUID: pod, Name: "app"}
-		f.Devices = append(f.Devices, publish.Held{Container: container, Devices: held})
+		f.Devices[pod+"/app"] = held
 	}
 	n.version++
 	object := publish.Zones(f, publish.Node{Name: n.name, UID: types.UID(n.name)})

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
@@ -28,11 +29,10 @@ func (r *real) foretell(pod *v1.Pod) (verdict.Verdict, error) {
 		}
 		f.NUMANodes = append(f.NUMANodes, described)
 	}
+	f.Devices = map[string]kubelet.Devices{}
 	for _, pod := range r.admitted {
 		for _, c := range containersOf(pod) {
-			f.Devices = append(f.Devices, publish.Held{
-				Container: publish.Container{PodUID: string(pod.UID), Name: c.Name}, Devices: r.node.Devices(pod, c.Name),
-			})
+			f.Devices[string(pod.UID)+"/"+c.Name] = r.node.Devices(pod, c.Name)
 		}
 	}
 	n, err := verdict.New(&v1alpha1.NodeTopology{Spec: publish.BuildSpec(f)}, nil)
