@@ -38,8 +38,7 @@ func TestDocumentedCommands(t *testing.T) {
 	sys := sysfs(t, "oci-mi300x-derived", 4)
 	node := layOut(t, sys)
 	runPlugins(t, node.path("run"))
-	inPod := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1).
-		gids(map[string]string{ociVF0: "rdma0v0", ociVF1: "rdma1v0"})
+	inPod := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1)
 	perftest(t, map[string]string{"mlx5_8": "392.40", "mlx5_9": "388.10"})
 	for name, value := range inPod.env {
 		t.Setenv(name, value)

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,35 +38,8 @@ echo "8 1000 1.5 9.5 2.25 2.5"`,
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// gids gives RDMA devices of VFs a GID of the netdev, in a sysfs of the pod's own.
-func (p *pod) gids(of map[string]string) *pod {
-	p.t.Helper()
-	shared, err := os.Readlink(p.path("sys"))
-	if err = errors.Join(err, os.Remove(p.path("sys")), os.CopyFS(p.path("sys"), os.DirFS(shared))); err != nil {
-		p.t.Fatal(err)
-	}
-	for vf, netdev := range of {
-		ports, err := filepath.Glob(p.path("sys/bus/pci/devices/" + vf + "/infiniband/*/ports/1"))
-		if err != nil || len(ports) != 1 {
-			p.t.Fatalf("ports %q of %s: %v", ports, vf, err)
-		}
-		for file, content := range map[string]string{
-			"gids/3": "0000:0000:0000:0000:0000:ffff:0a00:0001", "gid_attrs/types/3": "RoCE v2",
-			"gid_attrs/ndevs/3": netdev,
-		} {
-			rel, err := filepath.Rel(p.root, filepath.Join(ports[0], file))
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			p.file(rel, content+"\n")
-		}
-	}
-	return p
-}
-
 func TestVerifyTraffic(t *testing.T) {
-	p := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1).with("--traffic").
-		gids(map[string]string{ociVF0: "rdma0v0", ociVF1: "rdma1v0"})
+	p := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1).with("--traffic")
 	perftest(t, map[string]string{"mlx5_8": "192.40", "mlx5_9": "78.90"})
 
 	code, stdout, stderr := p.verify()

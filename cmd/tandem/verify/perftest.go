@@ -123,12 +123,10 @@ func (m Memory) arguments(gpu *runtimeGPU) []string {
 	return arguments
 }
 
-// common returns the arguments that all tests have.
+// common returns the arguments that all tests have. Without -x perftest chooses the GID on Ethernet itself:
+// RoCE v2 before v1, IPv4 before IPv6 (get_best_gid_index in src/perftest_communication.c, since version 4.1).
 func (e End) common(tcp int, m Memory) []string {
 	arguments := []string{"-F", "-d", e.RDMA, "-i", port, "-p", strconv.Itoa(tcp)}
-	if e.GID >= 0 {
-		arguments = append(arguments, "-x", strconv.Itoa(e.GID))
-	}
 	return append(arguments, m.arguments(e.GPU)...)
 }
 

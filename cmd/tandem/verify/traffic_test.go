@@ -24,7 +24,7 @@ func ends(number int) (list []End) {
 		list = append(list, End{Facts: Facts{
 			GPU: gpu.String(), VF: topology.Address{Bus: uint8(0x31 + i)}.String(), RDMA: fmt.Sprintf("mlx5_%d", i),
 			Distance: topology.PIX, State: "4: ACTIVE", Rate: "200 Gb/sec (4X HDR)", RateGbps: 200,
-		}, GPU: &runtimeGPU{Address: gpu, ROCm: i}, GID: 3})
+		}, GPU: &runtimeGPU{Address: gpu, ROCm: i}})
 	}
 	return list
 }
@@ -92,21 +92,21 @@ func TestCommandLines(t *testing.T) {
 		change     func(p *TrafficPlan)
 		want       string // behind -F
 	}{
-		{"host", "", gpu, nil, "-d mlx5_0 -i 1 -p 18515 -x 3 -D 1 -s 1048576 -t 16 --report_gbits"},
+		{"host", "", gpu, nil, "-d mlx5_0 -i 1 -p 18515 -D 1 -s 1048576 -t 16 --report_gbits"},
 		{"bytes", "", gpu, func(p *TrafficPlan) { p.GiB = 2 },
-			"-d mlx5_0 -i 1 -p 18515 -x 3 -n 2048 -s 1048576 -t 16 --report_gbits"},
+			"-d mlx5_0 -i 1 -p 18515 -n 2048 -s 1048576 -t 16 --report_gbits"},
 		{"CUDA", "--use_cuda=<id> --use_cuda_bus_id=<id>", gpu, nil,
-			"-d mlx5_0 -i 1 -p 18515 -x 3 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
+			"-d mlx5_0 -i 1 -p 18515 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
 		{"CUDA, dmabuf", "--use_cuda_bus_id=<id> --use_cuda_dmabuf", gpu, nil,
-			"-d mlx5_0 -i 1 -p 18515 -x 3 --use_cuda_bus_id=0000:11:00.0 --use_cuda_dmabuf -D 1 -s 1048576 -t 16 " +
+			"-d mlx5_0 -i 1 -p 18515 --use_cuda_bus_id=0000:11:00.0 --use_cuda_dmabuf -D 1 -s 1048576 -t 16 " +
 				"--report_gbits"},
 		{"CUDA, dmabuf not wanted", "--use_cuda_bus_id=<id> --use_cuda_dmabuf", gpu,
 			func(p *TrafficPlan) { p.Memory = Peer },
-			"-d mlx5_0 -i 1 -p 18515 -x 3 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
+			"-d mlx5_0 -i 1 -p 18515 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
 		{"ROCm, dmabuf", "--use_rocm=<id> --use_rocm_dmabuf", &runtimeGPU{Address: gpu.Address, ROCm: 5}, nil,
-			"-d mlx5_0 -i 1 -p 18515 -x 3 --use_rocm=5 --use_rocm_dmabuf -D 1 -s 1048576 -t 16 --report_gbits"},
+			"-d mlx5_0 -i 1 -p 18515 --use_rocm=5 --use_rocm_dmabuf -D 1 -s 1048576 -t 16 --report_gbits"},
 		{"GPU not wanted", "--use_rocm=<id>", &runtimeGPU{}, func(p *TrafficPlan) { p.Memory = Host },
-			"-d mlx5_0 -i 1 -p 18515 -x 3 -D 1 -s 1048576 -t 16 --report_gbits"},
+			"-d mlx5_0 -i 1 -p 18515 -D 1 -s 1048576 -t 16 --report_gbits"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := &TrafficPlan{Seconds: 1, Memory: Auto}
@@ -151,8 +151,8 @@ func TestFailures(t *testing.T) {
 		{"no ROCm", fakes{Help: "--use_rocm=<id>"}, ends(1), func(_ *TrafficPlan, list []End) {
 			list[0].GPU.ROCm = -1
 		}, "pair 0: GPU 0000:11:00.0 is not in the KFD topology"},
-		{"no GID", fakes{}, ends(1), func(_ *TrafficPlan, list []End) { list[0].Err = "no GID" },
-			"pair 0: VF 0000:31:00.0: no GID"},
+		{"no RDMA device", fakes{}, ends(1), func(_ *TrafficPlan, list []End) { list[0].Err = "no RDMA device" },
+			"pair 0: VF 0000:31:00.0: no RDMA device"},
 		{"no bytes", fakes{Gbps: map[string]string{"mlx5_0 mlx5_0": "0.00"}}, ends(1), nil,
 			"pair 0: run ib_write_bw: read the result: no message arrived"},
 		{"rate", fakes{}, ends(1), func(p *TrafficPlan, _ []End) { p.MinRate = 90 },
