@@ -380,7 +380,7 @@ func TestCompletion(t *testing.T) {
 		{of(k, "--kubeconfig", "none", "doctor", ""), ""},
 		{of(k, "status", "-o", ""), "table json"},
 		{of(t1, "__complete", "status", "-o", ""), "table wide json"},
-		{of(t1, "__complete", "topo", "-o", ""), "table json svg html nccl resourceslices"},
+		{of(t1, "__complete", "topo", "-o", ""), "table json svg nccl resourceslices"},
 		{of(t1, "__complete", "explain", "--run-dir", runDir, ""), "a/one team/train-0"},
 		{of(t1, "__complete", "verify", "--within", "P"), "PIX PXB C2C PHB NODE SYS"},
 		{of(t1, "__complete", "plan", "--machine", ""), "txt json"},

@@ -8,7 +8,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
@@ -65,12 +63,11 @@ func newVersion() *cobra.Command {
 	return cmd
 }
 
-// Output formats beside those of package cli: with every device, as a picture, as a page around the picture,
-// as NCCL's topology file, as the objects that the DRA driver publishes.
+// Output formats beside those of package cli: with every device, as a picture, as NCCL's topology
+// file, as the objects that the DRA driver publishes.
 const (
 	asWide  = "wide"
 	asSVG   = "svg"
-	asHTML  = "html"
 	asNCCL  = "nccl"
 	asSlice = "resourceslices"
 )
@@ -80,22 +77,6 @@ const (
 	exitFound   = 3
 	exitUnknown = 4
 )
-
-// isPicture reports whether a format is a picture.
-func isPicture(format string) bool { return format == asSVG || format == asHTML }
-
-// draw writes a node as a picture, or as a page around the picture.
-func draw(format string, w io.Writer, n *picture.Node) error {
-	drawn := n.SVG()
-	if format == asHTML {
-		var err error
-		if drawn, err = (picture.Page{Title: n.Title, Node: n}).HTML(); err != nil {
-			return err
-		}
-	}
-	_, err := w.Write(drawn)
-	return err
-}
 
 // registerSource adds the flags of commands that read this node or a recorded machine.
 func registerSource(cmd *cobra.Command, s *machine.Source) {

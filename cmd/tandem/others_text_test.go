@@ -58,7 +58,7 @@ func TestTextOfOthers(t *testing.T) {
 	t.Parallel()
 	file := hostileMachine(t)
 	for _, format := range []string{
-		"-o table", "-v", "-o json", "-o svg", "-o html", "-o nccl", "-o resourceslices",
+		"-o table", "-v", "-o json", "-o svg", "-o nccl", "-o resourceslices",
 	} {
 		out := succeed(t, append([]string{"topo", "--machine", file}, strings.Fields(format)...)...)
 		if strings.ContainsAny(out, "\x1b\x07\u009b\u202e") {
@@ -72,7 +72,7 @@ func TestTextOfOthers(t *testing.T) {
 			}
 		case "-o svg", "-o nccl":
 			wellFormed(t, format, out)
-		case "-o html", "-o resourceslices":
+		case "-o resourceslices":
 			if strings.Contains(out, "<script>\n") {
 				t.Errorf("%s has the script of a name", format)
 			}

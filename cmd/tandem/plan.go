@@ -20,7 +20,7 @@ func newPlan() *cobra.Command {
 	var q machine.Question
 	var stock bool
 	var width int
-	format := cli.OneOf(cli.AsTable, cli.AsJSON, asSVG, asHTML).Judging(planVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON, asSVG).Judging(planVerdicts)
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Show the GPUs and VFs that a container would get",
@@ -31,7 +31,7 @@ Whether a pool without excludeTopology has NUMA hints follows from the machine, 
 
 --stock shows what the container typically gets from the stock plugins instead: GPUs by the vendor's policy, VFs at random.
 
--o svg and -o html draw the machine; the two devices of a pair have the same colour.`,
+-o svg draws the machine; the two devices of a pair have the same colour.`,
 		Example: `  tandem plan --gpus 2 --vfs 2
   tandem plan --gpus 4 --vfs 4 --used 0000:11:00.0,0000:0c:00.1 --config /etc/pcidp/config.json
   tandem plan --gpus 8 --vfs 8 --machine test/machines/oci-mi300x-derived.txt -o json
@@ -64,10 +64,10 @@ Whether a pool without excludeTopology has NUMA hints follows from the machine, 
 			for _, note := range slices.Concat(n.Notes, notes) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
-			if isPicture(format.Format) {
+			if format.Format == asSVG {
 				drawn := answer.Picture(from.Title(), n)
 				drawn.Width = width
-				err = draw(format.Format, cmd.OutOrStdout(), drawn)
+				_, err = cmd.OutOrStdout().Write(drawn.SVG())
 			} else {
 				err = format.Write(cmd, answer, answer.Table)
 			}

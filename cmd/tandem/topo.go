@@ -29,7 +29,7 @@ func newTopo() *cobra.Command {
 	var all, verbose bool
 	var only []string
 	var published published
-	format := cli.OneOf(cli.AsTable, cli.AsJSON, asSVG, asHTML, asNCCL, asSlice)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON, asSVG, asNCCL, asSlice)
 	cmd := &cobra.Command{
 		Use:   "topo",
 		Short: "Show the distances between GPUs and NICs",
@@ -45,7 +45,7 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 		Example: `  tandem topo
   sudo tandem topo -v
   tandem topo -o json
-  tandem topo -o html >node.html
+  tandem topo -o svg >node.svg
   tandem topo -o nccl --devices container >/tmp/topo.xml
   tandem topo -o resourceslices --config /etc/pcidp/config.json
   tandem topo --topology-file /opt/microsoft/ndv5-topo.xml
@@ -81,8 +81,9 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 			if verbose {
 				m.ReadVerbose(n)
 			}
-			if isPicture(format.Format) {
-				return draw(format.Format, cmd.OutOrStdout(), m.Picture(from.Title(), n.Tree))
+			if format.Format == asSVG {
+				_, err := cmd.OutOrStdout().Write(m.Picture(from.Title(), n.Tree).SVG())
+				return err
 			}
 			return format.Write(cmd, m, m.Table)
 		},

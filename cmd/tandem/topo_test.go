@@ -45,17 +45,11 @@ func TestTopoJSON(t *testing.T) {
 // The picture has every device under the name in the matrix; package picture tests the drawing.
 func TestTopoPicture(t *testing.T) {
 	t.Parallel()
-	for _, format := range []string{"svg", "html"} {
-		drawn := succeed(t, "topo", "-o", format, "--machine", recorded("nv-a100pcie-cx6dx-vf-partial"))
-		for _, want := range []string{"<svg ", ">GPU0<", ">NIC0<", "0000:9a:00.2"} {
-			if !strings.Contains(drawn, want) {
-				t.Errorf("%s: no %q", format, want)
-			}
+	drawn := succeed(t, "topo", "-o", "svg", "--machine", recorded("nv-a100pcie-cx6dx-vf-partial"))
+	for _, want := range []string{"<svg ", ">GPU0<", ">NIC0<", "0000:9a:00.2"} {
+		if !strings.Contains(drawn, want) {
+			t.Errorf("no %q", want)
 		}
-	}
-	table := succeed(t, "topo", "-o", "html", "--machine", recorded("oci-mi300x-derived"))
-	if !strings.Contains(table, "<td>GPU7</td><td>0000:da:00.0</td><td>MI300X</td>") {
-		t.Error("a GPU is not in the table of the page")
 	}
 }
 

@@ -205,7 +205,11 @@ func (c *Choice) reason(s *solver.Shares, p *places, redirected int) string {
 	case s.GPUs+s.VFs == 0:
 		return "nothing asked for"
 	case s.Pairs > 0:
-		text = count(s.Pairs, "pair") + ": " + Levels(c.Pairs)
+		text = count(s.Pairs, "pair")
+		if s.VFs < s.Pairs {
+			text += " with " + count(s.VFs, "VF")
+		}
+		text += ": " + Levels(c.Pairs)
 		if redirected > 0 {
 			text += fmt.Sprintf(", %d of them by way of the host bridge (ACS)", redirected)
 		}

@@ -61,7 +61,7 @@ func TestSeveralResources(t *testing.T) {
 			"4 pairs: 4 PIX; VFs on 4 PFs; 4 same-switch pairs left"},
 		{"four kinds of partition on every card", cpx,
 			Request{GPUs: pools(cpx.gpus, 3, 2, 2, 1), VFs: pools(cpx.vfs, 4)},
-			"8 pairs: 8 PIX; VFs on 2 PFs; 28 same-switch pairs left"},
+			"8 pairs with 4 VFs: 8 PIX; VFs on 2 PFs; 28 same-switch pairs left"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			choice := mustChoose(t, c.m.tree, c.r)

@@ -201,7 +201,7 @@ func (s *Source) Name() string {
 // Title returns the name of this node, or of the recorded machine, for people.
 func (s *Source) Title() string {
 	if !s.Live() {
-		return strings.TrimSuffix(filepath.Base(s.Recording), ".txt")
+		return strings.TrimSuffix(filepath.Base(s.Recording), ending)
 	}
 	if name := os.Getenv("NODE_NAME"); name != "" {
 		return name // of a pod the host name is another
@@ -254,20 +254,24 @@ func recorded(file io.Reader) (io.Reader, error) {
 	return strings.NewReader(strings.Join(report.Machine, "\n")), nil
 }
 
-// nearFiles returns the recordings with similar names in the folder of a file, none if the file exists.
+// ending is that of the files of tandem record.
+const ending = ".txt"
+
+// nearFiles returns the recordings with similar names in the folder of a file, none if the file exists. The
+// name may lack the ending.
 func nearFiles(name string) []string {
 	dir, base := filepath.Split(name)
-	files, _ := filepath.Glob(filepath.Join(dir, "*.txt")) // the error means an odd folder, without proposals
+	files, _ := filepath.Glob(filepath.Join(dir, "*"+ending)) // the error means an odd folder, without proposals
 	var names []string
 	for _, file := range files {
-		names = append(names, filepath.Base(file))
+		names = append(names, strings.TrimSuffix(filepath.Base(file), ending))
 	}
-	if slices.Contains(names, base) {
+	if slices.Contains(files, name) {
 		return nil
 	}
-	nearest := spelling.Nearest(base, names)
+	nearest := spelling.Nearest(strings.TrimSuffix(base, ending), names)
 	for i := range nearest {
-		nearest[i] = filepath.Join(dir, nearest[i])
+		nearest[i] = filepath.Join(dir, nearest[i]) + ending
 	}
 	return nearest
 }

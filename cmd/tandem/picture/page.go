@@ -47,7 +47,7 @@ type Page struct {
 	Title   string
 	Node    *Node         // nil for none
 	Problem string        // reason for a missing or outdated node
-	Renew   time.Duration // refresh interval of a visible page; 0 for never
+	Renew   time.Duration // refresh interval of a visible page
 }
 
 // layout is the picture for one width of screen; the style sheet selects the layout.

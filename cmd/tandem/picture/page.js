@@ -32,9 +32,9 @@ picture.addEventListener("keydown", (event) => {
   }
 });
 
-// A click on what an owner has, or Enter, shows what was decided for it. A file has nobody to ask.
+// A click on what an owner has, or Enter, shows what was decided for it.
 async function explain(owner) {
-  if (!every || !owner) return;
+  if (!owner) return;
   part("explain").hidden = false;
   part("explained").textContent = owner;
   part("explanation").textContent = "…";
@@ -55,7 +55,7 @@ picture.addEventListener("keydown", (event) => {
 });
 part("close").addEventListener("click", () => { part("explain").hidden = true; });
 
-// A live page asks for itself again, and puts the parts that change in the place of its own. The picture of the past stays until
+// The page asks for itself again, and puts the parts that change in the place of its own. The picture of the past stays until
 // there is a new one.
 const every = Number(document.body.dataset.every);
 let last = "";
@@ -104,7 +104,5 @@ async function keepAsking() {
   timer = setTimeout(keepAsking, every);
 }
 
-if (every) {
-  document.addEventListener("visibilitychange", keepAsking);
-  keepAsking();
-}
+document.addEventListener("visibilitychange", keepAsking);
+keepAsking();

@@ -4,9 +4,6 @@ package browser
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -235,28 +232,4 @@ func TestLive(t *testing.T) {
 	if most := int(time.Since(begun)/time.Second) + 1; n.asked > most {
 		t.Errorf("the plugins were asked %d times in %d seconds", n.asked, most)
 	}
-}
-
-// The page of "tandem topo -o html" is a file: it shows the same without a server, and asks nobody.
-func TestFile(t *testing.T) {
-	b := open(t, "light")
-	page, err := exec.Command(tandem, "topo", "-o", "html", "--machine",
-		"../../machines/amd-mi250-16gcd-8nic.txt").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "node.html")
-	if err := os.WriteFile(file, page, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b.do(chromedp.Navigate("file://" + file))
-	b.tabs()
-	if wide := value[int](b, `document.documentElement.scrollWidth`); wide > 1280 {
-		t.Errorf("%d pixels wide", wide)
-	}
-	if live := value[string](b, `document.getElementById("live").textContent`); live != "" {
-		t.Errorf("a file says %q", live)
-	}
-	b.screenshot("file-light")
-	b.quiet()
 }
