@@ -33,7 +33,7 @@ STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
 PROGRESS  := "$(CURDIR)/test/tools/progress.sh"
 KUBELET   := the kubelet's code takes minutes to compile the first time, seconds after that
 
-# The modules: those with code of ours, and those that pin programs of others. KUBE36 builds one with Kubernetes 1.36, and KUBE35
+# The modules: those with code of ours, and those that pin programs of others; the first lines of a go.mod say why it is a module of its own. KUBE36 builds one with Kubernetes 1.36, and KUBE35
 # test/kubernetes/dra with the allocator of 1.35.
 MODULES := . cmd/tandem-scheduler deployments/release test/kubernetes test/others
 PINS    := test/descheduler test/kubernetes/controlplane/etcd test/kubernetes/controlplane/nrtmatch test/tools test/vm/kubernetes

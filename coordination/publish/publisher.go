@@ -17,6 +17,15 @@
 //
 // No other work waits for a sink. A sink that fails is retried after a pause that grows to two minutes. If
 // the API server was unreachable, its sinks are retried as soon as a connection succeeds.
+//
+// # State: source; bound; refresh; precedence
+//
+//   - objects and the Node: the API server; one body per sink; every 5 to 6¼ minutes, at a kubelet's start,
+//     after a failed write; facts win over objects, the API server over the Node.
+//   - the kubelet's configuration: its answer, otherwise its files; one; at a kubelet's start, every 5 to 6¼
+//     minutes; the answer, then the files.
+//   - devices, CPUs and memory of pods: the kubelet's checkpoint and its managers' files; their pods; every
+//     30 s and when a file changes; the files. Unreadable: unchanged, with a note; never read: not published.
 package publish
 
 import (

@@ -20,6 +20,28 @@
 //	    │                         │                              │ claims: VFs of each container, │
 //	    │                         │                              │ CDI spec, checkpoint           │
 //	    │                         │ ◀── status.devices ───────── │ ───── names of CDI devices ──▶ │
+//
+// # State: source; bound; refresh; precedence
+//
+//   - devices of device-plugin pods: the kubelet's checkpoint without ended pods; its devices; every 10 s;
+//     the checkpoint. Unreadable: unchanged; never read: nothing is published or prepared.
+//   - names and ends of these pods: the Pods API, otherwise the API server; pods of the checkpoint; every 10
+//     s; an end is final. A pod that the API server has lost ends after its grace period, once PodResources
+//     does not list its devices.
+//   - published devices: the plugins' packages and sysfs; the node's devices; each change, 5 s after a failed
+//     reading; the reading. Unreadable: unchanged.
+//   - devices of claims: claims.json; prepared claims; each change, every 10 s; the file. Never read: nothing
+//     is published.
+//   - claims with missing files: the disk; one error; every 10 s, with a repair; the disk.
+//   - possibly orphaned claims: the API server; prepared claims; every 10 minutes, every 30 s while one is
+//     missing; the API server. A claim with a running pod is kept.
+//   - pods and refusals, for people: the API server; prepared claims, 64 refusals; each Prepare, every 10
+//     minutes; the API server.
+//   - claim statuses to write: claims.json; one per claim; each Prepare, every 10 minutes; claims.json. An
+//     existing status stays.
+//   - features of the API server, and gates that lost fields: its version and dry runs; one, 2 gates; at the
+//     start, every 10 minutes; the answer. A gate is on again after 2, 4, 8 … good dry runs; never read:
+//     nothing is published.
 package dra
 
 import (

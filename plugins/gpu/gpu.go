@@ -6,6 +6,15 @@
 // nvidia and sysfs. The rest is common: [GPUs] discovers devices at the start and on every pulse or event. A
 // [Plugin] per resource name publishes them to the kubelet and the coordinator, requests preferences from the
 // coordinator, and answers Allocate.
+//
+// # State: source; bound; refresh; precedence
+//
+//   - GPUs by resource: the backend; present GPUs, possible GPUs on unread cards, and those that disappeared
+//     last; every check; the check. The memory size of a card stays while unreadable.
+//   - links between GPUs: the backend; pairs of GPUs; when GPUs change, and every check while unreadable; the
+//     backend.
+//   - AMD's and NVIDIA's common partitioning: the time when all GPUs were equal; one value; every check with
+//     equal GPUs; GPUs with other partitioning are unhealthy.
 package gpu
 
 import (

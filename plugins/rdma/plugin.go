@@ -41,6 +41,19 @@
 // Two facts must survive a restart and are in no file of the kernel: the devices reported to the kubelet,
 // because a device must not vanish from the list while a container may hold it, and the properties of devices
 // that container namespaces hide, because selectors still need them. See memory.go.
+//
+// # State: source; bound; refresh; precedence
+//
+//   - functions of the node's own network: default routes; PCI functions; the daemon's start; not offered.
+//   - NUMA hints of each pool that leaves them to the node, in the memory file: announced GPUs or cards, VFs,
+//     the kubelet's settings and checkpoint; the configured pools; every 5 s and every check, changed at most
+//     once a minute; hints are withdrawn at once, and given while no container has a device of the pool.
+//   - time of the last Allocate: the kubelet's calls; the configured pools; each call; for 30 s no hints are
+//     given.
+//   - memory file: reported devices, and attributes that containers hide; the node's functions, and gone ones
+//     of containers; every check; sysfs. With unknown holders all stay.
+//   - CDI spec, in package grants: device nodes of the pool; its devices; every check, every 5 s and each
+//     Allocate; sysfs, then memory.
 package rdma
 
 import (

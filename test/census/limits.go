@@ -81,19 +81,6 @@ func formatLimits(limits []limit) string {
 	return text.String()
 }
 
-// tableHead begins the table of a document.
-const tableHead = "| Figure | At c94aa67a | Now, the limit |\n"
-
-// table returns limits as a table of a document.
-func table(limits []limit) string {
-	var text strings.Builder
-	text.WriteString(tableHead + "|---|---|---|\n")
-	for _, l := range limits {
-		fmt.Fprintf(&text, "| %s | %d | %d |\n", l.name, l.before, l.value)
-	}
-	return text.String()
-}
-
 // compare returns an error for each figure above its limit, and for what is on the wrong side of a floor.
 func compare(limits []limit, c *census) error {
 	var all []error

@@ -92,11 +92,10 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestFileOfLimits: the file is as it is written, and CONTRIBUTING has it as a table.
+// TestFileOfLimits: the file is as it is written.
 func TestFileOfLimits(t *testing.T) {
 	t.Parallel()
-	root := filepath.Join("..", "..")
-	content, err := os.ReadFile(filepath.Join(root, limitsFile))
+	content, err := os.ReadFile(filepath.Join("..", "..", limitsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,12 +109,5 @@ func TestFileOfLimits(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(content), formatLimits(newLimits(limits, figures))); diff != "" {
 		t.Errorf("make census UPDATE=limits writes:\n%s", diff)
-	}
-	text, err := os.ReadFile(filepath.Join(root, document))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(text), table(limits)) {
-		t.Errorf("the table in %s is not that of %s: make census UPDATE=limits writes it", document, limitsFile)
 	}
 }

@@ -12,14 +12,12 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"strings"
 )
 
 // The files of the census, below the root of the repository.
 const (
 	limitsFile   = "test/census/limits.txt"
 	messagesFile = "test/census/messages.txt"
-	document     = "CONTRIBUTING.md" // has the limits as a table
 )
 
 // options are the flags.
@@ -70,7 +68,7 @@ func (o *options) run(out io.Writer) error {
 	c := r.count(linked, foreign)
 	switch {
 	case o.update == "limits":
-		return writeLimits(newLimits(limits, c.figures))
+		return os.WriteFile(limitsFile, []byte(formatLimits(newLimits(limits, c.figures))), 0o644)
 	case o.update != "":
 		return fmt.Errorf("-update %s: want limits or messages", o.update)
 	case o.check:
@@ -92,21 +90,4 @@ func (r *repository) checkMessages() error {
 			m, messagesFile))
 	}
 	return errors.Join(all...)
-}
-
-// writeLimits writes the file of limits, and the table of the document.
-func writeLimits(limits []limit) error {
-	if err := os.WriteFile(limitsFile, []byte(formatLimits(limits)), 0o644); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(document)
-	if err != nil {
-		return err
-	}
-	before, rest, found := strings.Cut(string(text), tableHead)
-	_, after, ended := strings.Cut(rest, "\n\n")
-	if !found || !ended {
-		return fmt.Errorf("write the table of limits in %s: there is none that begins with %q", document, tableHead)
-	}
-	return os.WriteFile(document, []byte(before+table(limits)+"\n"+after), 0o644)
 }

@@ -50,23 +50,51 @@ func TestEveryRoomIsInTheTree(t *testing.T) {
 	}
 }
 
-// Every step of the walk through one question names a function that is there.
-func TestTheWalkIsThere(t *testing.T) {
-	steps := regexp.MustCompile("(?m)^\\d+\\. `(\\w+)` in `([\\w./-]+)`").FindAllStringSubmatch(contributing(t),
-		-1)
-	if len(steps) == 0 || len(steps) > 10 {
-		t.Fatalf("%d steps, want one to ten", len(steps))
+// TestWalks: every walk through the code has at most ten steps, and each step names a function that is there.
+func TestWalks(t *testing.T) {
+	_, section, _ := strings.Cut(contributing(t), "\n## Walks\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	walks := strings.Split(section, "\n### ")[1:]
+	if len(walks) < 3 {
+		t.Fatalf("%d walks", len(walks))
 	}
-	for _, step := range steps {
-		content, err := os.ReadFile(filepath.Join("..", "..", step[2]))
-		if err != nil {
-			t.Error(err)
-			continue
+	for _, walk := range walks {
+		title, text, _ := strings.Cut(walk, "\n")
+		steps := regexp.MustCompile("(?m)^\\d+\\. `(\\w+)` in `([\\w./-]+)`").FindAllStringSubmatch(text, -1)
+		if len(steps) == 0 || len(steps) > 10 {
+			t.Errorf("%s: %d steps, want one to ten", title, len(steps))
 		}
-		if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + step[1] + `\(`).Match(content) {
-			t.Errorf("%s has no function %s", step[2], step[1])
+		for _, step := range steps {
+			if !hasFunction(t, step[1], step[2]) {
+				t.Errorf("%s: %s has no function %s", title, step[2], step[1])
+			}
 		}
 	}
+}
+
+// TestPromises: the tests of the promises are there.
+func TestPromises(t *testing.T) {
+	_, section, _ := strings.Cut(contributing(t), "\n## Promises\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := regexp.MustCompile("(?m)^\\| .* \\| `(Test\\w+)` in `([\\w/]+)`").FindAllStringSubmatch(section, -1)
+	if len(rows) < 10 {
+		t.Fatalf("%d promises", len(rows))
+	}
+	for _, row := range rows {
+		files, _ := filepath.Glob(filepath.Join(root, row[2], "*_test.go"))
+		if !slices.ContainsFunc(files, func(file string) bool {
+			name, err := filepath.Rel(root, file)
+			return err == nil && hasFunction(t, row[1], name)
+		}) {
+			t.Errorf("%s has no test %s", row[2], row[1])
+		}
+	}
+}
+
+// hasFunction reports whether a file has a function or method.
+func hasFunction(t *testing.T, name, file string) bool {
+	t.Helper()
+	return regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + name + `\(`).MatchString(read(t, file))
 }
 
 func contributing(t *testing.T) string {

@@ -19,6 +19,15 @@
 // the Node and the metric scheduler_tandem_refused_objects.
 //
 // Nodes without an object, and nodes with an unknown kubelet policy, are never filtered.
+//
+// # State: source; bound; refresh; precedence
+//
+//   - objects: the API server; limits of an object for each node; watch and relist; the API server.
+//   - refused objects, and the time of their Event: validation, or a panic; one per object; another version
+//     of the object; the node is not filtered. The Event is repeated after 30 minutes.
+//   - observations of nodes: object and NodeInfo; one per node; another version or generation; made anew.
+//   - verdicts and offers: a pure function; 4,096 classes of 64 requests; all are dropped when full; cannot
+//     differ.
 package plugin
 
 import (

@@ -16,6 +16,16 @@
 // Device IDs, resource names, flags, configuration files and the answers to the kubelet equal those of
 // NVIDIA's own plugin (github.com/NVIDIA/k8s-device-plugin), so that a node can change from one plugin to the
 // other under running pods.
+//
+// # State: source; bound; refresh; precedence
+//
+//   - Xids: NVML's events; GPUs and MIG devices; a MIG mark ends when the GPU answers without the device; the
+//     GPU.
+//   - last answers of GPUs, for links and events: NVML; the node's GPUs; every check; NVML, none without it.
+//   - IMEX channels: device nodes of the configured channels; these channels; the daemon's start; the start.
+//   - existence of device nodes: the folder of the driver or the host; nodes of GPUs and MIG devices; every
+//     check, and every 5 s; a GPU without its node is unhealthy.
+//   - CDI files: hashes of the written files; 5 files; every check, and every 5 s; the file is written again.
 package nvidia
 
 import (
