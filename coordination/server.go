@@ -127,8 +127,7 @@ func (s *nodeServer) Prefer(ctx context.Context, q *api.PreferRequest) (*api.Pre
 	if err := checkIDs(q.GetResource(), q.GetAvailable(), q.GetMustInclude()); err != nil {
 		return nil, err
 	}
-	ids, reason, err := s.coordinator.Prefer(ctx, q.GetResource(), q.GetAvailable(), q.GetMustInclude(),
-		int(q.GetSize()))
+	ids, reason, err := s.coordinator.Prefer(ctx, q)
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -444,8 +445,8 @@ func (a *admission) give(
 	_, topologyKnown := a.all[name][0].NUMA.Number()
 	ids := available[:count]
 	if len(must) < count && (len(available) > count || !topologyKnown) {
-		answer, why, err := a.coordinator.prefer(a.t.Context(), asking.Question{
-			Resource: name, Available: available, MustInclude: must, Size: count,
+		answer, why, err := a.coordinator.Prefer(a.t.Context(), &api.PreferRequest{
+			Resource: name, Available: available, MustInclude: must, Size: uint32(count),
 		})
 		if err != nil || len(answer) != count {
 			a.t.Fatalf("prefer %d %s of %v: %v, %v", count, name, available, answer, err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
@@ -23,7 +24,7 @@ import (
 
 // answer answers a question in four steps: holders, container, free devices, choice. The choice becomes the
 // plan.
-func (tx *transaction) answer(q asking.Question, o observation) (ids []string, reason string, err error) {
+func (tx *transaction) answer(q *api.PreferRequest, o observation) (ids []string, reason string, err error) {
 	tx.view = o.list()
 	tx.warnHung(o, "judge who asks without the kubelet's checkpoint")
 	var choice *placement.Choice
@@ -48,22 +49,23 @@ func (tx *transaction) answer(q asking.Question, o observation) (ids []string, r
 	if choice == nil {
 		chosen, err := placement.Choose(tx.tree, request)
 		if err != nil {
-			return nil, "", fmt.Errorf("choose %d of %s: %w", q.Size, q.Resource, err)
+			return nil, "", fmt.Errorf("choose %d of %s: %w", q.GetSize(), q.GetResource(), err)
 		}
 		chosen.Reason += placement.Named("failed", b.failed())
 		choice = &chosen
 	}
 	p := tx.makePlan(choice, q, &container, o)
-	kind := tx.resources[q.Resource].Kind
+	kind := tx.resources[q.GetResource()].Kind
 	tx.observe(func(to DecisionObserver) { to.QuestionAnswered(known.Source) })
 	tx.decision = &history.Decision{
 		At: o.asked, Took: tx.now().Sub(o.asked), Container: container.Likely(), PodUID: container.PodUID(),
 		HasQuestion: true, Known: known.For(kind),
-		Resource: q.Resource, Size: q.Size, Available: len(q.Available), MustInclude: q.MustInclude,
-		Tree: tx.tree, Request: request, Choice: *choice, Chosen: p.devices[q.Resource],
-		Planned: p.others(q.Resource),
+		Resource: q.GetResource(), Size: int(q.GetSize()), Available: len(q.GetAvailable()),
+		MustInclude: q.GetMustInclude(),
+		Tree:        tx.tree, Request: request, Choice: *choice, Chosen: p.devices[q.GetResource()],
+		Planned: p.others(q.GetResource()),
 	}
-	return p.devices[q.Resource], known.For(kind) + "; " + choice.Reason, nil
+	return p.devices[q.GetResource()], known.For(kind) + "; " + choice.Reason, nil
 }
 
 // warnHung reports the consequence of a checkpoint that was not read in time.
@@ -74,7 +76,7 @@ func (tx *transaction) warnHung(o observation, consequence string) {
 }
 
 // foreseenPlan returns the plan if kept for exactly this question, which was read without PodResources.
-func (o *observation) foreseenPlan(s *state, q asking.Question) *plan {
+func (o *observation) foreseenPlan(s *state, q *api.PreferRequest) *plan {
 	read := o.view.IsKnown() || o.answer.IsKnown()
 	if read || o.progress(s) != asking.Open || !s.foresees(q, o.asked) {
 		return nil
@@ -83,7 +85,7 @@ func (o *observation) foreseenPlan(s *state, q asking.Question) *plan {
 }
 
 // fold updates the state from an observation, holders included, and returns the evidence for the asker.
-func (tx *transaction) fold(q asking.Question, o observation) *asking.Evidence {
+func (tx *transaction) fold(q *api.PreferRequest, o observation) *asking.Evidence {
 	e := o.evidence(tx.state)
 	tx.endRejected(e, lives)
 	if !e.Recorded.IsKnown() && e.View.IsKnown() { // List shows the devices of all containers before the latest
@@ -99,22 +101,22 @@ func (tx *transaction) fold(q asking.Question, o observation) *asking.Evidence {
 }
 
 // warnHeld reports offered devices with a different holder.
-func (tx *transaction) warnHeld(b *books, q asking.Question, o offer) {
+func (tx *transaction) warnHeld(b *books, q *api.PreferRequest, o offer) {
 	for _, id := range o.held {
-		tx.warn("kubelet offers a device that is in use", "resource", q.Resource, "device", id, "owner",
-			ownerName(b.held.Of(q.Resource, id)))
+		tx.warn("kubelet offers a device that is in use", "resource", q.GetResource(), "device", id, "owner",
+			ownerName(b.held.Of(q.GetResource(), id)))
 	}
 }
 
 // makePlan makes a choice the plan for the container of a question.
 func (tx *transaction) makePlan(
-	choice *placement.Choice, q asking.Question, container *asking.Container, o observation,
+	choice *placement.Choice, q *api.PreferRequest, container *asking.Container, o observation,
 ) *plan {
 	p := newPlan(choice, tx.resources, q, *container)
 	_, unknown := o.manager.Get()
-	p.predicted = unknown != nil && len(tx.resources.Nodes(q.Resource, q.Available)) == 0
+	p.predicted = unknown != nil && len(tx.resources.Nodes(q.GetResource(), q.GetAvailable())) == 0
 	p.expires = tx.now().Add(planTTL)
-	tx.ask(container, p, q.Resource, o.recorded())
+	tx.ask(container, p, q.GetResource(), o.recorded())
 	return p
 }
 
@@ -219,22 +221,22 @@ type plan struct {
 
 // newPlan returns the plan for a choice: the answer to the question, and the rest of the request.
 func newPlan(
-	choice *placement.Choice, set device.Resources, q asking.Question, container asking.Container,
+	choice *placement.Choice, set device.Resources, q *api.PreferRequest, container asking.Container,
 ) *plan {
 	p := &plan{
 		devices:  map[string][]string{},
-		resource: q.Resource,
-		anew:     len(q.MustInclude) == 0,
+		resource: q.GetResource(),
+		anew:     len(q.GetMustInclude()) == 0,
 		choice:   choice,
 	}
 	offered := map[string]bool{}
-	for _, id := range slices.Concat(q.Available, q.MustInclude) {
+	for _, id := range slices.Concat(q.GetAvailable(), q.GetMustInclude()) {
 		offered[id] = true
 	}
 	for _, chosen := range slices.Concat(choice.GPUs, choice.VFs) {
-		name := q.Resource
+		name := q.GetResource()
 		if !offered[chosen.ID] {
-			name = set.OfDevice(chosen.ID, q.Resource)
+			name = set.OfDevice(chosen.ID, q.GetResource())
 		}
 		if name != "" {
 			p.devices[name] = append(p.devices[name], chosen.ID)
@@ -242,12 +244,12 @@ func newPlan(
 	}
 	maps.DeleteFunc(p.devices, func(name string, ids []string) bool {
 		isNew := func(id string) bool { return !container.Has(name, id) }
-		return name != q.Resource && !slices.ContainsFunc(ids, isNew)
+		return name != q.GetResource() && !slices.ContainsFunc(ids, isNew)
 	})
-	answer := p.devices[q.Resource]
+	answer := p.devices[q.GetResource()]
 	isAnswer := func(id string) bool { return slices.Contains(answer, id) }
-	rest := slices.DeleteFunc(slices.Clone(q.Available), isAnswer)
-	p.chosen = len(rest) > 0 && set.SameNodes(kubelet.Devices{q.Resource: answer}, q.Resource, rest)
+	rest := slices.DeleteFunc(slices.Clone(q.GetAvailable()), isAnswer)
+	p.chosen = len(rest) > 0 && set.SameNodes(kubelet.Devices{q.GetResource(): answer}, q.GetResource(), rest)
 	return p
 }
 

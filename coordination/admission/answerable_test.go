@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 )
@@ -16,14 +16,14 @@ import (
 func TestQuestionWaitsForTheAnnouncement(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	a.coordinator.startAt(a.coordinator.current().tree, a.coordinator.now)
-	q := asking.Question{Resource: gpus, Available: []string{a.all[gpus][0].ID, a.all[gpus][1].ID}, Size: 1}
+	q := &api.PreferRequest{Resource: gpus, Available: []string{a.all[gpus][0].ID, a.all[gpus][1].ID}, Size: 1}
 	synctest.Test(t, func(t *testing.T) {
-		if _, _, err := a.coordinator.prefer(t.Context(), q); err == nil {
+		if _, _, err := a.coordinator.Prefer(t.Context(), q); err == nil {
 			t.Error("a question about what nobody announces is answered")
 		}
 		answered := make(chan []string, 1)
 		go func() {
-			ids, _, err := a.coordinator.prefer(t.Context(), q)
+			ids, _, err := a.coordinator.Prefer(t.Context(), q)
 			if err != nil {
 				t.Error(err)
 			}

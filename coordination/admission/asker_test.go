@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -38,8 +39,8 @@ func (a *admission) ask(name string, node, size int) ([]string, string) {
 	for _, d := range a.aligned(name, []int{node}) {
 		offered = append(offered, d.ID)
 	}
-	ids, why, err := a.coordinator.prefer(a.t.Context(), asking.Question{
-		Resource: name, Available: offered, Size: size,
+	ids, why, err := a.coordinator.Prefer(a.t.Context(), &api.PreferRequest{
+		Resource: name, Available: offered, Size: uint32(size),
 	})
 	if err != nil || len(ids) != size {
 		a.t.Fatalf("prefer %d %s: %v, %v", size, name, ids, err)

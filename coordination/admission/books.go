@@ -5,6 +5,7 @@ package admission
 import (
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
@@ -164,18 +165,18 @@ type offer struct {
 // newOffer sorts the available devices of a question. The kubelet offers a device with a holder if about to
 // hand the device out twice (kubernetes PR 137534), or after losing its records. Such a device is chosen only
 // if the rest is too few.
-func newOffer(b *books, q asking.Question, c *asking.Container) offer {
-	o := offer{must: q.MustInclude}
-	for _, id := range q.Available {
+func newOffer(b *books, q *api.PreferRequest, c *asking.Container) offer {
+	o := offer{must: q.GetMustInclude()}
+	for _, id := range q.GetAvailable() {
 		switch {
-		case slices.Contains(q.MustInclude, id):
-		case b.isFree(q.Resource, id) || c.Has(q.Resource, id):
+		case slices.Contains(q.GetMustInclude(), id):
+		case b.isFree(q.GetResource(), id) || c.Has(q.GetResource(), id):
 			o.free = append(o.free, id)
 		default:
 			o.held = append(o.held, id)
 		}
 	}
-	if len(o.must)+len(o.free) < q.Size {
+	if len(o.must)+len(o.free) < int(q.GetSize()) {
 		o.must, o.free = slices.Concat(o.must, o.free), o.held
 	}
 	return o

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -125,8 +126,8 @@ func TestDoubleWhileListFails(t *testing.T) {
 				return kubelet.View{}, errors.New("the kubelet is busy")
 			}
 			offered := append(slices.Clone(held), ids(a.aligned(vfs, []int{0}))[:others]...)
-			chosen, _, err := a.coordinator.prefer(t.Context(), asking.Question{
-				Resource: vfs, Available: offered, Size: min(4, len(offered)),
+			chosen, _, err := a.coordinator.Prefer(t.Context(), &api.PreferRequest{
+				Resource: vfs, Available: offered, Size: uint32(min(4, len(offered))),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -204,8 +205,8 @@ func TestDoubleOfAnUnaskedContainer(t *testing.T) {
 	}
 	a.pending("other", wish{1, 0})
 	offered := ids(unasked)
-	question := asking.Question{Resource: gpus, Available: offered, Size: 1}
-	chosen, _, err := a.coordinator.prefer(t.Context(), question)
+	question := &api.PreferRequest{Resource: gpus, Available: offered, Size: 1}
+	chosen, _, err := a.coordinator.Prefer(t.Context(), question)
 	if err != nil || !slices.Equal(chosen, offered) {
 		t.Fatalf("chosen %v, %v", chosen, err)
 	}

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
@@ -62,7 +62,7 @@ func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 			for _, d := range a.all[vfs] {
 				available = append(available, d.ID)
 			}
-			chosen, why, err := a.coordinator.prefer(t.Context(), asking.Question{
+			chosen, why, err := a.coordinator.Prefer(t.Context(), &api.PreferRequest{
 				Resource: vfs, Available: available, Size: 2,
 			})
 			if err != nil || len(chosen) != 2 || asked != c.asked {
@@ -95,7 +95,7 @@ func TestCPUsOfHintedDevices(t *testing.T) {
 		t.Error("the kubelet is asked for CPUs")
 		return nil, nil
 	}
-	if _, _, err := a.coordinator.prefer(t.Context(), asking.Question{
+	if _, _, err := a.coordinator.Prefer(t.Context(), &api.PreferRequest{
 		Resource: vfs, Available: []string{a.all[vfs][0].ID, a.all[vfs][1].ID}, Size: 1,
 	}); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -81,7 +82,8 @@ func (d *disorder) half(pod kubelet.Pod, name string) {
 	} else {
 		d.cancel = cancel
 	}
-	chosen, _, err := d.coordinator.prefer(ctx, asking.Question{Resource: name, Available: offered, Size: size})
+	question := &api.PreferRequest{Resource: name, Available: offered, Size: uint32(size)}
+	chosen, _, err := d.coordinator.Prefer(ctx, question)
 	if err != nil || d.random.IntN(4) == 0 { // the plugin chose alone, or the kubelet chooses otherwise
 		d.random.Shuffle(len(offered), func(i, j int) { offered[i], offered[j] = offered[j], offered[i] })
 		chosen = offered[:size]
@@ -137,7 +139,7 @@ func (d *disorder) check(seed uint64) {
 	now := observation{
 		view: kubelet.Read(view, nil), checkpoint: kubelet.Read(d.coordinator.Recorded()),
 	}
-	found, _ := holders.Find(now.sources(before, asking.Question{}))
+	found, _ := holders.Find(now.sources(before, nil))
 	after := newBooks(before.tree, before.resources, found)
 	for pod, containers := range d.pods {
 		for name, given := range containers["c"] {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -234,8 +234,9 @@ func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	a.recordedPods[lives] = map[string]kubelet.Devices{"c": {vfs: {own}, gpus: {mistaken}}}
 	a.record() // the kubelet has not written down that it is free
 	must := a.pods[next]["init"][gpus]
-	_, why, err := a.coordinator.prefer(t.Context(),
-		asking.Question{Resource: gpus, Available: append(ids(a.free[gpus]), must...), MustInclude: must, Size: 2})
+	_, why, err := a.coordinator.Prefer(t.Context(), &api.PreferRequest{
+		Resource: gpus, Available: append(ids(a.free[gpus]), must...), MustInclude: must, Size: 2,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

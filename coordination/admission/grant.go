@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
@@ -60,7 +61,7 @@ func (g grant) reason() string {
 func (tx *transaction) take(o observation, name string, ids []string, before fate) grant {
 	e := o.evidence(tx.state)
 	if o.answer.IsKnown() {
-		found := holders.Look(o.sources(tx.state, asking.Question{}))
+		found := holders.Look(o.sources(tx.state, nil))
 		e.Holders, tx.known = found.Holders, found.Known
 	}
 	if !tx.open.proves(name, ids, o.asked) {
@@ -112,7 +113,7 @@ func (tx *transaction) isAsked(name string, ids []string) bool {
 func recipientOf(s *state, g grant, e *asking.Evidence) *asking.Container {
 	c := asking.Container{Unasked: true}
 	n := e.Newest
-	switch found := e.IdentifyRecipient(asking.Question{Resource: g.name, Size: len(g.ids)}); {
+	switch found := e.IdentifyRecipient(&api.PreferRequest{Resource: g.name, Size: uint32(len(g.ids))}); {
 	case g.plan != nil:
 		c = *s.open.container
 	case found != nil:

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -52,7 +52,7 @@ func TestLateQuestionChangesNothing(t *testing.T) {
 			defer cancel()
 			answered := make(chan error, 1)
 			go func() {
-				_, _, err := a.coordinator.prefer(ctx, asking.Question{Resource: gpus, Available: offered, Size: 2})
+				_, _, err := a.coordinator.Prefer(ctx, &api.PreferRequest{Resource: gpus, Available: offered, Size: 2})
 				answered <- err
 			}()
 			<-asked
@@ -131,7 +131,7 @@ func TestGivenUpQuestionChangesNothing(t *testing.T) {
 		return look(ctx)
 	}
 	before := a.coordinator.current()
-	_, _, err := a.coordinator.prefer(ctx, asking.Question{
+	_, _, err := a.coordinator.Prefer(ctx, &api.PreferRequest{
 		Resource: gpus, Available: ids(a.aligned(gpus, []int{0})), Size: 2,
 	})
 	if !errors.Is(err, context.Canceled) || a.coordinator.current() != before {
@@ -146,11 +146,11 @@ func TestQuestionsTakeTurns(t *testing.T) {
 		a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
 		a.keepCheckpoint()
 		a.add("pod")
-		q := asking.Question{Resource: gpus, Available: ids(a.aligned(gpus, []int{0})), Size: 2}
+		q := &api.PreferRequest{Resource: gpus, Available: ids(a.aligned(gpus, []int{0})), Size: 2}
 		look, looks := a.coordinator.Look, 0
 		var others sync.WaitGroup
 		ask := func(ctx context.Context, want error) {
-			if _, _, err := a.coordinator.prefer(ctx, q); !errors.Is(err, want) {
+			if _, _, err := a.coordinator.Prefer(ctx, q); !errors.Is(err, want) {
 				t.Errorf("a question: %v, want %v", err, want)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -41,7 +42,8 @@ func TestAllocateAfterLostQuestion(t *testing.T) {
 				available = append(available, d.ID)
 			}
 		}
-		chosen, _, err := c.Prefer(t.Context(), gpus, available, nil, 1)
+		q := &api.PreferRequest{Resource: gpus, Available: available, Size: 1}
+		chosen, _, err := c.Prefer(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}

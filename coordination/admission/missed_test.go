@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -226,8 +227,8 @@ func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
 		a.pending("next", wish{1, 1})
 		a.now = a.now.Add(100 * asking.FollowWindow)
 		offered := append(ids(a.aligned(gpus, []int{0})), gpu)
-		chosen, why, err := a.coordinator.prefer(t.Context(),
-			asking.Question{Resource: gpus, Available: offered, Size: 1})
+		chosen, why, err := a.coordinator.Prefer(t.Context(),
+			&api.PreferRequest{Resource: gpus, Available: offered, Size: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

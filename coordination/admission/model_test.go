@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -90,7 +91,7 @@ func (j *judge) record(edit func(*history.Event)) { j.kubelet.History.Edit(j.kub
 
 // Prefer asks the coordinator.
 func (j *judge) Prefer(_ *model.Pod, _ *model.Container, q model.Question) []string {
-	ids, why, err := j.coordinator.prefer(j.t.Context(), asking.Question(q))
+	ids, why, err := j.coordinator.Prefer(j.t.Context(), questionOf(q))
 	if err != nil {
 		j.record(func(e *history.Event) { e.Alone, e.Text = true, err.Error() })
 		return q.Available[:q.Size]
@@ -246,5 +247,12 @@ func TestModel(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// questionOf returns a question of the model of the kubelet as it goes to the coordinator.
+func questionOf(q model.Question) *api.PreferRequest {
+	return &api.PreferRequest{
+		Resource: q.Resource, Available: q.Available, MustInclude: q.MustInclude, Size: uint32(q.Size),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
@@ -26,7 +27,7 @@ func TestManyNUMANodes(t *testing.T) {
 		vfs:  device.NewResource(vfs, device.VF, []device.Device{vf}),
 	}
 	b := newBooks(topology.Assemble(nil, nil, nil), set, nil)
-	q := asking.Question{Resource: vfs, Available: []string{vf.ID}, Size: 1}
+	q := &api.PreferRequest{Resource: vfs, Available: []string{vf.ID}, Size: 1}
 	c := &asking.Container{Asker: &asking.Asker{Requests: map[string]int{gpus: 1, vfs: 1}}}
 	request, _ := requestBuilder{prediction{books: b}, q, c, newOffer(b, q, c)}.build()
 	if half := request.GPUs[0]; half.Count != 1 || len(half.Free) == 0 {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
@@ -24,7 +24,7 @@ func TestPairsFilesOfContainerAreBounded(t *testing.T) {
 	vf := a.all[vfs][2]
 	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
 	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"c": {}}
-	a.question(t, asking.Question{Resource: vfs, Available: []string{vf.ID}, Size: 1})
+	a.question(t, &api.PreferRequest{Resource: vfs, Available: []string{vf.ID}, Size: 1})
 	a.allocated(vfs, []string{vf.ID})
 	named := []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}}
 	for n := range device.MaxResources + 2 {

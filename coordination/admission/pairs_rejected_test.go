@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
@@ -28,12 +28,12 @@ func TestPairsFileWithoutGPUsOfRejectedPod(t *testing.T) {
 
 	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
 	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"side": {}}
-	a.question(t, asking.Question{Resource: vfs, Available: []string{vf.ID}, Size: 1})
+	a.question(t, &api.PreferRequest{Resource: vfs, Available: []string{vf.ID}, Size: 1})
 	a.allocated(vfs, []string{vf.ID})
 	file := filepath.Join(dir, "side.json")
 	a.pair(vf, file)
 	a.pods[pod]["side"] = kubelet.Devices{vfs: {vf.ID}}
-	a.question(t, asking.Question{Resource: gpus, Available: []string{first.ID, second.ID}, Size: 1})
+	a.question(t, &api.PreferRequest{Resource: gpus, Available: []string{first.ID, second.ID}, Size: 1})
 	a.allocated(gpus, []string{first.ID})
 
 	got, err := pairs.Read(file)
@@ -84,10 +84,10 @@ func (a *admission) pair(vf device.Device, file string) {
 }
 
 // question puts a question, a moment after the last call.
-func (a *admission) question(t *testing.T, q asking.Question) {
+func (a *admission) question(t *testing.T, q *api.PreferRequest) {
 	t.Helper()
 	a.now = a.now.Add(time.Second)
-	if _, _, err := a.coordinator.prefer(t.Context(), q); err != nil {
+	if _, _, err := a.coordinator.Prefer(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -26,7 +28,9 @@ type reader struct {
 }
 
 // readQuestion reads the input of a decision about a question.
-func (r *reader) readQuestion(ctx context.Context, s *state, asked time.Time, q asking.Question) observation {
+func (r *reader) readQuestion(
+	ctx context.Context, s *state, asked time.Time, q *api.PreferRequest,
+) observation {
 	if o, enough := r.readForeseen(s, asked, q); enough {
 		return o
 	}
@@ -47,7 +51,7 @@ func (r *reader) readQuestion(ctx context.Context, s *state, asked time.Time, q 
 //   - The rest of the request: the question is for all of the rest.
 //
 // A List would also leave nothing new for later questions: the kubelet accepts no pod during an admission.
-func (r *reader) readForeseen(s *state, asked time.Time, q asking.Question) (o observation, enough bool) {
+func (r *reader) readForeseen(s *state, asked time.Time, q *api.PreferRequest) (o observation, enough bool) {
 	o.asked = asked
 	if !s.foresees(q, asked) {
 		return o, false
@@ -59,7 +63,7 @@ func (r *reader) readForeseen(s *state, asked time.Time, q asking.Question) (o o
 
 // readAll reads all sources, request sources in parallel; reading the kubelet's checkpoint takes negligible
 // time. PodResources is read only if safe: not while devices of this container may be in flight.
-func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) (o observation) {
+func (r *reader) readAll(ctx context.Context, before *state, q *api.PreferRequest) (o observation) {
 	ctx, cancel := context.WithTimeout(ctx, system.LookLimit)
 	defer cancel()
 	o.kubelet = r.life()
@@ -71,16 +75,16 @@ func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) 
 		})
 	})
 	o.checkpoint = kubelet.Read(r.Recorded())
-	mayList := len(q.MustInclude) == 0 && r.Look != nil
+	mayList := len(q.GetMustInclude()) == 0 && r.Look != nil
 	if mayList {
 		o.view = kubelet.Read(r.readList(ctx))
 	}
-	if r.Manager != nil && len(before.resources.Nodes(q.Resource, q.Available)) == 0 {
+	if r.Manager != nil && len(before.resources.Nodes(q.GetResource(), q.GetAvailable())) == 0 {
 		o.manager = kubelet.Read(r.Manager())
 	}
 	all.Wait()
 	if !o.view.IsKnown() && !o.answer.IsKnown() {
-		o.view, o.single = r.readPods(ctx, before.suspectedPods(o.sources(before, asking.Question{}), q, mayList))
+		o.view, o.single = r.readPods(ctx, before.suspectedPods(o.sources(before, nil), q, mayList))
 	}
 	o.cpus = r.readCPUs(ctx, before, q, &o)
 	if r.life() != o.kubelet { // a kubelet has started meanwhile
@@ -92,7 +96,7 @@ func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) 
 // suspectedPods returns the few pods to read one by one if List is unavailable. Pods whose devices the
 // kubelet offers come first: they have ended, unless the kubelet hands a device out twice. All adds further
 // pods.
-func (s *state) suspectedPods(sources holders.Sources, q asking.Question, all bool) (pods []kubelet.Pod) {
+func (s *state) suspectedPods(sources holders.Sources, q *api.PreferRequest, all bool) (pods []kubelet.Pod) {
 	found, _ := holders.Find(sources)
 	if !sources.Recorded.IsKnown() {
 		found = s.found
@@ -112,9 +116,9 @@ func (s *state) suspectedPods(sources holders.Sources, q asking.Question, all bo
 			of = n.Pods
 		}
 		offered := func(id string) bool {
-			return slices.Contains(q.Available, id) && !slices.Contains(q.MustInclude, id)
+			return slices.Contains(q.GetAvailable(), id) && !slices.Contains(q.GetMustInclude(), id)
 		}
-		if slices.ContainsFunc(h.Devices[q.Resource], offered) {
+		if slices.ContainsFunc(h.Devices[q.GetResource()], offered) {
 			pods = add(pods, of...)
 		} else if all {
 			rest = add(rest, of...)
@@ -193,12 +197,12 @@ func (r *reader) readPods(
 // readCPUs reads the CPUs if relevant: the offered devices have no NUMA nodes, and a possible asker requests
 // exclusive CPUs. The kubelet allocates a container's devices before its CPUs, but chooses the nodes by both.
 func (r *reader) readCPUs(
-	ctx context.Context, s *state, q asking.Question, o *observation,
+	ctx context.Context, s *state, q *api.PreferRequest, o *observation,
 ) (read kubelet.Reading[cpus]) {
 	list, unlisted := o.list().Get()
 	answer, unknown := o.answer.Get()
 	if r.AllocatableCPUs == nil || unlisted != nil || unknown != nil || !requestCPUs(answer.Pods) ||
-		len(s.resources.Nodes(q.Resource, q.Available)) > 0 {
+		len(s.resources.Nodes(q.GetResource(), q.GetAvailable())) > 0 {
 		return read
 	}
 	allocatable, err := r.AllocatableCPUs(ctx)
@@ -263,17 +267,35 @@ func (o *observation) list() (none kubelet.Reading[kubelet.View]) {
 }
 
 // sources returns the input for package holders.
-func (o *observation) sources(before *state, q asking.Question) holders.Sources {
+func (o *observation) sources(before *state, q *api.PreferRequest) holders.Sources {
 	answer, err := o.answer.Get()
 	sources := holders.Sources{
 		View: o.view, Single: o.single, Pods: kubelet.Read(PodsOf(answer), err), Known: before.known,
 		Before: before.found, Looked: before.listing.Read, Life: before.listing.Life, Allocates: before.allocates,
 		Kubelet: o.kubelet, Recorded: o.checkpoint,
 	}
-	if r := before.resources[q.Resource]; r != nil {
-		sources.Question = q.Offer(r)
+	if r := before.resources[q.GetResource()]; r != nil {
+		sources.Question, sources.Withheld = q, withheldFrom(q, r)
 	}
 	return sources
+}
+
+// withheldFrom returns the devices of a resource that the kubelet does not offer in a question and would
+// offer if they were free: healthy ones on the NUMA nodes of the offered devices.
+func withheldFrom(q *api.PreferRequest, r *device.Resource) (withheld []string) {
+	offered, nodes := map[string]bool{}, map[int]bool{}
+	for _, id := range slices.Concat(q.GetAvailable(), q.GetMustInclude()) {
+		offered[id] = true
+		if node, known := r.Device(id).NUMA.Number(); known {
+			nodes[node] = true
+		}
+	}
+	for _, d := range r.Ordered() {
+		if node, known := d.NUMA.Number(); d.Healthy && !offered[d.ID] && (!known || nodes[node]) {
+			withheld = append(withheld, d.ID)
+		}
+	}
+	return withheld
 }
 
 // progress returns the kubelet's progress with the open admission.

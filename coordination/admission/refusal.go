@@ -97,7 +97,7 @@ func (s *state) elsewhere(
 	if !o.checkpoint.IsKnown() {
 		return held, "", false
 	}
-	sources := o.sources(s, asking.Question{})
+	sources := o.sources(s, nil)
 	sources.Allocates = nil
 	all, _ := holders.Find(sources)
 	units := all.ByUnit(s.resources.UnitOf)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -21,7 +22,7 @@ import (
 // requestBuilder converts a question to a request of package placement.
 type requestBuilder struct {
 	prediction
-	question  asking.Question
+	question  *api.PreferRequest
 	container *asking.Container
 	offer     offer
 }
@@ -29,7 +30,7 @@ type requestBuilder struct {
 // build returns the request: the container's whole request if known; else the half in question, with the
 // second half as allocated before or as most likely to follow. The remark is for people.
 func (b requestBuilder) build() (request placement.Request, remark string) {
-	r := b.resources[b.question.Resource]
+	r := b.resources[b.question.GetResource()]
 	if b.container.Asker != nil {
 		all := b.knownHalves()
 		remark = useChosen(b.books, b.container.Asker, all)
@@ -44,7 +45,7 @@ func (b requestBuilder) build() (request placement.Request, remark string) {
 	for _, gpus := range b.resources.OfKind(device.GPU) {
 		request.Links = append(request.Links, gpus.Links...)
 	}
-	if len(b.resources.Nodes(b.question.Resource, b.question.Available)) == 0 && b.manyNodes() {
+	if len(b.resources.Nodes(b.question.GetResource(), b.question.GetAvailable())) == 0 && b.manyNodes() {
 		remark = strings.TrimPrefix(fmt.Sprintf("%s; the kubelet's NUMA nodes are not predicted: more than %d "+
 			"have devices", remark, cmp.Or(b.Rule.MaxNodes, model.MaxNodes)), "; ")
 	}
@@ -65,8 +66,8 @@ func (b requestBuilder) knownHalves() []resourceHalf {
 		r := b.resources[name]
 		switch {
 		case r == nil: // of a different plugin
-		case name == q.Resource:
-			all = append(all, resourceHalf{r, b.offer.half(r, q.Size)})
+		case name == q.GetResource():
+			all = append(all, resourceHalf{r, b.offer.half(r, int(q.GetSize()))})
 		default:
 			half := placement.Half{Count: c.Asker.Requests[name], Held: ownDevices(c, r)}
 			if len(half.Held) > half.Count {
@@ -94,8 +95,8 @@ func (b requestBuilder) nodes(predict func() (model.Mask, bool)) (nodes map[int]
 // questionHalf returns the half in question: required devices, devices of the same kind from further
 // resources (VFs of different rails), and the choice.
 func (b requestBuilder) questionHalf() placement.Half {
-	r := b.resources[b.question.Resource]
-	half := b.offer.half(r, b.question.Size)
+	r := b.resources[b.question.GetResource()]
+	half := b.offer.half(r, int(b.question.GetSize()))
 	for _, of := range b.resources.OfKind(r.Kind) {
 		if of != r {
 			held := device.All(of.Select(b.container.Devices[of.Name]))
@@ -108,7 +109,7 @@ func (b requestBuilder) questionHalf() placement.Half {
 // otherHalf returns the container's half of the second kind. For a container without such devices, or with
 // inherited devices, the same count as in question is planned: pairs are the common request.
 func (b requestBuilder) otherHalf(count int) placement.Half {
-	kind := b.resources[b.question.Resource].Kind.Other()
+	kind := b.resources[b.question.GetResource()].Kind.Other()
 	held := b.resources.Held(b.container.Devices, kind)
 	if len(held) > 0 {
 		return device.All(held)
@@ -163,9 +164,9 @@ func newPrediction(b *books, o *observation) prediction {
 // NUMA node (excludeTopology), the predicted nodes. False means that the Topology Manager will reject the
 // container.
 func (p prediction) nodesOf(
-	q asking.Question, predict func() (model.Mask, bool),
+	q *api.PreferRequest, predict func() (model.Mask, bool),
 ) (nodes map[int]bool, admitted bool) {
-	nodes = p.resources.Nodes(q.Resource, q.Available)
+	nodes = p.resources.Nodes(q.GetResource(), q.GetAvailable())
 	if len(nodes) > 0 {
 		return nodes, true
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
@@ -124,28 +125,28 @@ func (s *state) recordAllocate(c *asking.Container, a holders.Allocate) {
 
 // foresees reports whether a question is for all remaining devices of the plan, directly after an Allocate of
 // the rest. The input of the plan is known to be right: PodResources was read, and a single pod remains.
-func (s *state) foresees(q asking.Question, asked time.Time) bool {
+func (s *state) foresees(q *api.PreferRequest, asked time.Time) bool {
 	p, c := s.open.live(asked), s.open.allocated()
 	if p == nil || p.choice == nil || c == nil || !s.open.foreseen || !s.open.isRecent(asked) || !c.Looked ||
 		!c.Identified() {
 		return false
 	}
-	planned := p.devices[q.Resource]
-	missing := func(id string) bool { return !slices.Contains(q.Available, id) }
-	held := func(id string) bool { return !s.books().isFree(q.Resource, id) }
-	return len(p.devices) == 1 && len(planned) == q.Size && len(q.MustInclude) == 0 &&
-		!slices.ContainsFunc(planned, missing) && !slices.ContainsFunc(q.Available, held)
+	planned := p.devices[q.GetResource()]
+	missing := func(id string) bool { return !slices.Contains(q.GetAvailable(), id) }
+	held := func(id string) bool { return !s.books().isFree(q.GetResource(), id) }
+	return len(p.devices) == 1 && len(planned) == int(q.GetSize()) && len(q.GetMustInclude()) == 0 &&
+		!slices.ContainsFunc(planned, missing) && !slices.ContainsFunc(q.GetAvailable(), held)
 }
 
 // checkAnnounced returns an error for a question about devices not announced.
-func (s *state) checkAnnounced(q asking.Question) error {
-	r := s.resources[q.Resource]
+func (s *state) checkAnnounced(q *api.PreferRequest) error {
+	r := s.resources[q.GetResource()]
 	switch {
 	case r == nil:
-		return fmt.Errorf("choose %s: no plugin has announced the resource", q.Resource)
-	case len(q.Available) > len(r.Devices) || len(q.MustInclude) > len(r.Devices):
+		return fmt.Errorf("choose %s: no plugin has announced the resource", q.GetResource())
+	case len(q.GetAvailable()) > len(r.Devices) || len(q.GetMustInclude()) > len(r.Devices):
 		return fmt.Errorf("choose among %d devices of %s: only %d were announced",
-			len(q.Available), q.Resource, len(r.Devices))
+			len(q.GetAvailable()), q.GetResource(), len(r.Devices))
 	}
 	return nil
 }
@@ -220,7 +221,7 @@ func (c *committedState) signalAnnouncement() {
 
 // checkAnnounced returns the channel for the next announcement if a question has to wait: the devices of the
 // question are not announced, which is an error, or plugins are joining. Returns nil otherwise.
-func (c *committedState) checkAnnounced(q asking.Question) (announced <-chan struct{}, err error) {
+func (c *committedState) checkAnnounced(q *api.PreferRequest) (announced <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err = c.current().checkAnnounced(q); err == nil && !c.isJoining() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -17,7 +18,7 @@ import (
 func TestForesees(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	q := asking.Question{Resource: vfs, Available: []string{"v1", "v2"}, Size: 1}
+	q := &api.PreferRequest{Resource: vfs, Available: []string{"v1", "v2"}, Size: 1}
 	for name, c := range map[string]struct {
 		change func(s *state)
 		want   bool

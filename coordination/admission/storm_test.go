@@ -146,13 +146,13 @@ func (s *storm) Prefer(p *model.Pod, c *model.Container, q model.Question) []str
 		s.note("a question is late")
 		ctx, cancel := context.WithCancel(s.t.Context())
 		cancel()
-		_, _, _ = s.coordinator.prefer(ctx, asking.Question(q)) // the plugin does not wait for an answer
+		_, _, _ = s.coordinator.Prefer(ctx, questionOf(q)) // the plugin does not wait for an answer
 	case 2:
 		s.note("an answer is lost")
-		_, _, _ = s.coordinator.prefer(s.t.Context(), asking.Question(q)) // likewise
+		_, _, _ = s.coordinator.Prefer(s.t.Context(), questionOf(q)) // likewise
 	case 3:
 		s.note("a question comes twice")
-		_, _, _ = s.coordinator.prefer(s.t.Context(), asking.Question(q)) // the second answer counts
+		_, _, _ = s.coordinator.Prefer(s.t.Context(), questionOf(q)) // the second answer counts
 		return s.answer(q)
 	}
 	return s.alone(q)
@@ -160,7 +160,7 @@ func (s *storm) Prefer(p *model.Pod, c *model.Container, q model.Question) []str
 
 // answer returns the coordinator's answer, or the plugin's without an answer.
 func (s *storm) answer(q model.Question) []string {
-	ids, why, err := s.coordinator.prefer(s.t.Context(), asking.Question(q))
+	ids, why, err := s.coordinator.Prefer(s.t.Context(), questionOf(q))
 	if err != nil {
 		return s.alone(q)
 	}

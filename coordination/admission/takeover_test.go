@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
@@ -27,7 +27,7 @@ func TestPairsFileOverATakeover(t *testing.T) {
 	gpu, vf := a.all[gpus][0], a.all[vfs][0]
 	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
 	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"c": {}}
-	a.question(t, asking.Question{Resource: vfs, Available: []string{vf.ID}, Size: 1})
+	a.question(t, &api.PreferRequest{Resource: vfs, Available: []string{vf.ID}, Size: 1})
 	a.allocated(vfs, []string{vf.ID})
 	file := filepath.Join(dir, "file.json")
 	named := []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs, RDMA: "mlx5_9"}}
@@ -50,7 +50,7 @@ func TestPairsFileOverATakeover(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a.question(t, asking.Question{Resource: gpus, Available: []string{gpu.ID}, Size: 1})
+	a.question(t, &api.PreferRequest{Resource: gpus, Available: []string{gpu.ID}, Size: 1})
 	a.allocated(gpus, []string{gpu.ID})
 	got, err := pairs.Read(file)
 	if err != nil || len(got.Pairs) != 1 || got.Pairs[0].GPU == nil || got.Pairs[0].GPU.ID != gpu.ID ||
@@ -70,7 +70,7 @@ func TestPairsFileOutsideTheFolder(t *testing.T) {
 	vf := a.all[vfs][0]
 	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
 	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"c": {}}
-	a.question(t, asking.Question{Resource: vfs, Available: []string{vf.ID}, Size: 1})
+	a.question(t, &api.PreferRequest{Resource: vfs, Available: []string{vf.ID}, Size: 1})
 	a.allocated(vfs, []string{vf.ID})
 	for _, file := range []string{
 		filepath.Join(dir, "elsewhere.json"), folder + "/../elsewhere.json", "pairs.json",
@@ -108,7 +108,7 @@ func TestQuestionRightAfterATakeover(t *testing.T) {
 					time.AfterFunc(time.Millisecond, func() { announce(gpus, device.GPU) })
 				}
 				began := time.Now()
-				_, why, err := next.prefer(t.Context(), asking.Question{
+				_, why, err := next.Prefer(t.Context(), &api.PreferRequest{
 					Resource: vfs, Available: ids(a.all[vfs]), Size: 2,
 				})
 				history := next.history.All()
@@ -124,7 +124,7 @@ func TestQuestionRightAfterATakeover(t *testing.T) {
 				if !joins {
 					<-time.After(joinTime)
 					began := time.Now()
-					if _, _, err := next.prefer(t.Context(), asking.Question{
+					if _, _, err := next.Prefer(t.Context(), &api.PreferRequest{
 						Resource: vfs, Available: ids(a.all[vfs]), Size: 2,
 					}); err != nil || time.Since(began) > 0 {
 						t.Errorf("a question later is answered after %s: %v", time.Since(began), err)

@@ -26,6 +26,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -95,8 +96,8 @@ func (a *Asker) owns(h holders.Holder) bool {
 }
 
 // contradicts reports whether the container certainly requests a number of devices different from a question.
-func (a *Asker) contradicts(q Question) bool {
-	return a != nil && a.Exact && a.Requests[q.Resource] != q.Size
+func (a *Asker) contradicts(q *api.PreferRequest) bool {
+	return a != nil && a.Exact && a.Requests[q.GetResource()] != int(q.GetSize())
 }
 
 // requestsAll reports whether the container requests all resources of a set of devices.
@@ -193,30 +194,3 @@ const (
 	Open              // the container's remaining resources come next
 	Complete          // all resources of the container are allocated
 )
-
-// Question is a GetPreferredAllocation call, or an Allocate call without a preceding GetPreferredAllocation.
-type Question struct {
-	Resource string
-	// free devices by the kubelet's records, on the NUMA nodes of its choice; MustInclude is a subset
-	Available   []string
-	MustInclude []string
-	Size        int
-}
-
-// Offer converts a question about devices of a resource for package holders.
-func (q Question) Offer(r *device.Resource) holders.Offer {
-	offer := holders.Offer{Resource: q.Resource, Available: q.Available, MustInclude: q.MustInclude}
-	offered, nodes := map[string]bool{}, map[int]bool{}
-	for _, id := range slices.Concat(q.Available, q.MustInclude) {
-		offered[id] = true
-		if node, known := r.Device(id).NUMA.Number(); known {
-			nodes[node] = true
-		}
-	}
-	for _, d := range r.Ordered() {
-		if node, known := d.NUMA.Number(); d.Healthy && !offered[d.ID] && (!known || nodes[node]) {
-			offer.Withheld = append(offer.Withheld, d.ID)
-		}
-	}
-	return offer
-}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -105,8 +106,8 @@ func (c *Container) Has(name, id string) bool {
 
 // asking returns the container as the asker of a question. The kubelet requests all devices of a resource at
 // once: an asker with another request was a wrong guess, and the container is unknown.
-func (c Container) asking(q Question) Container {
-	if c.Asker == nil || c.Asker.Requests[q.Resource] == q.Size {
+func (c Container) asking(q *api.PreferRequest) Container {
+	if c.Asker == nil || c.Asker.Requests[q.GetResource()] == int(q.GetSize()) {
 		return c
 	}
 	if c.Asker = nil; c.Owner == nil {

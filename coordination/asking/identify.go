@@ -8,13 +8,14 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // IdentifyContainer returns the container of a question, with its devices so far.
-func (e *Evidence) IdentifyContainer(q Question) (Container, Knowledge) {
+func (e *Evidence) IdentifyContainer(q *api.PreferRequest) (Container, Knowledge) {
 	following, why := e.following(q)
 	isNewest := following != nil && following == e.Newest
 	known := Knowledge{Source: intent.Inference, Why: why}
@@ -30,7 +31,7 @@ func (e *Evidence) IdentifyContainer(q Question) (Container, Knowledge) {
 	if answer, err := e.Answer.Get(); err == nil {
 		asker := e.likeliest(q, e.narrow(e.candidates(q, answer), following), answer)
 		if asker == nil {
-			known.Why += fmt.Sprintf(" (%s shows no container that lacks %d)", answer.Source, q.Size)
+			known.Why += fmt.Sprintf(" (%s shows no container that lacks %d)", answer.Source, q.GetSize())
 		} else {
 			c = e.containerOf(asker, following)
 			known.Source, known.Why = answer.Source, c.half()
@@ -43,13 +44,13 @@ func (e *Evidence) IdentifyContainer(q Question) (Container, Knowledge) {
 	if c.Owner == nil && c.Pods == nil {
 		c.Pods = e.possiblePods(c.Asker)
 	}
-	c.Looked = c.Looked || unread == nil || len(q.MustInclude) > 0 && following == nil
+	c.Looked = c.Looked || unread == nil || len(q.GetMustInclude()) > 0 && following == nil
 	known.Asker = c.Asker
 	return c, known
 }
 
 // IdentifyRecipient returns the asker of an Allocate without a question; nil without a request source.
-func (e *Evidence) IdentifyRecipient(q Question) *Asker {
+func (e *Evidence) IdentifyRecipient(q *api.PreferRequest) *Asker {
 	answer, err := e.Answer.Get()
 	if err != nil {
 		return nil
@@ -96,7 +97,7 @@ func (e *Evidence) containerOf(asker *Asker, following *Container) Container {
 //   - a pod new since the last List comes first;
 //   - else the youngest pod, because the kubelet admits a batch of new pods by age (HandlePodAdditions in
 //     pkg/kubelet/kubelet.go), and its containers in order of allocation.
-func (e *Evidence) likeliest(q Question, candidates []Asker, answer intent.Answer) *Asker {
+func (e *Evidence) likeliest(q *api.PreferRequest, candidates []Asker, answer intent.Answer) *Asker {
 	if len(candidates) == 0 {
 		return nil
 	}
@@ -115,7 +116,7 @@ func (e *Evidence) likeliest(q Question, candidates []Asker, answer intent.Answe
 		}
 	}
 	if !likeliest.Exact {
-		likeliest.Others = alignments(candidates, another && (e.View.IsKnown() || len(q.MustInclude) > 0))
+		likeliest.Others = alignments(candidates, another && (e.View.IsKnown() || len(q.GetMustInclude()) > 0))
 	}
 	return &likeliest
 }
@@ -165,7 +166,7 @@ func compareFirst(a, b bool) int {
 // candidates returns the containers compatible with a question: for each pod not started, the first container
 // without the requested devices. The kubelet allocates for the containers of a pod in order, therefore a
 // container with devices completes all earlier containers.
-func (e *Evidence) candidates(q Question, answer intent.Answer) []Asker {
+func (e *Evidence) candidates(q *api.PreferRequest, answer intent.Answer) []Asker {
 	var found []Asker
 	for _, pod := range answer.Pods {
 		if !e.mayBeInAdmission(pod, q) {
@@ -178,7 +179,7 @@ func (e *Evidence) candidates(q Question, answer intent.Answer) []Asker {
 			}
 		}
 		for i, c := range pod.Containers[next:] {
-			if c.Requests[q.Resource] == q.Size && len(held[c.Name][q.Resource]) == 0 {
+			if c.Requests[q.GetResource()] == int(q.GetSize()) && len(held[c.Name][q.GetResource()]) == 0 {
 				found = append(found, *newAsker(answer.Source, e.Resources, pod, next+i))
 				break
 			}
@@ -189,7 +190,7 @@ func (e *Evidence) candidates(q Question, answer intent.Answer) []Asker {
 
 // mayBeInAdmission reports whether the kubelet can be admitting a pod: the pod is not started, PodResources
 // shows the pod, and devices to be included belong to its init containers.
-func (e *Evidence) mayBeInAdmission(pod intent.Pod, q Question) bool {
+func (e *Evidence) mayBeInAdmission(pod intent.Pod, q *api.PreferRequest) bool {
 	view, unread := e.View.Get()
 	switch {
 	case pod.Started:
@@ -204,11 +205,11 @@ func (e *Evidence) mayBeInAdmission(pod intent.Pod, q Question) bool {
 
 // inherited returns the holders of the devices that an answer has to include. Without holders, these are the
 // devices on the NUMA nodes of the Topology Manager's choice, where fewer are free than requested.
-func (e *Evidence) inherited(q Question) holders.Holders {
-	if len(q.MustInclude) == 0 {
+func (e *Evidence) inherited(q *api.PreferRequest) holders.Holders {
+	if len(q.GetMustInclude()) == 0 {
 		return nil
 	}
-	of := e.Holders.Of(q.Resource, q.MustInclude[0])
+	of := e.Holders.Of(q.GetResource(), q.GetMustInclude()[0])
 	return slices.DeleteFunc(of, func(h holders.Holder) bool { return h.Lost }) // unknown to the kubelet
 }
 
@@ -233,7 +234,7 @@ func (e *Evidence) narrow(candidates []Asker, following *Container) []Asker {
 
 // mayBeAnother reports whether a container besides the candidates can be the asker: a started container whose
 // record the kubelet has lost, for which the kubelet's pod workers allocate again.
-func (e *Evidence) mayBeAnother(q Question, answer intent.Answer) bool {
+func (e *Evidence) mayBeAnother(q *api.PreferRequest, answer intent.Answer) bool {
 	if of := e.inherited(q); len(of) > 0 { // the container takes over from an init container of its pod
 		return !slices.ContainsFunc(answer.Pods, func(p intent.Pod) bool { return holdsAny(of, p) })
 	}
@@ -243,7 +244,8 @@ func (e *Evidence) mayBeAnother(q Question, answer intent.Answer) bool {
 		}
 		held := e.heldIn(pod)
 		for _, c := range pod.Containers {
-			if c.Role != intent.Init && c.Requests[q.Resource] == q.Size && len(held[c.Name][q.Resource]) == 0 {
+			if c.Role != intent.Init && c.Requests[q.GetResource()] == int(q.GetSize()) &&
+				len(held[c.Name][q.GetResource()]) == 0 {
 				return true
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -76,7 +77,7 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 				View:    tc.view,
 				Answer:  kubelet.Read(intent.Answer{Source: tc.source, Pods: tc.pods}, nil),
 			}
-			got := e.IdentifyRecipient(Question{Resource: gpus, Size: 1})
+			got := e.IdentifyRecipient(&api.PreferRequest{Resource: gpus, Size: 1})
 			switch {
 			case (got == nil) != (tc.want == ""):
 				t.Errorf("asks %v, want %q", got, tc.want)
@@ -100,7 +101,7 @@ func TestDevicesOfAnEarlierPodOfTheName(t *testing.T) {
 			Answer:    kubelet.Read(intent.Answer{Source: intent.PodsAPI, Pods: []intent.Pod{pod}}, nil),
 			Holders:   holders.Holders{{UID: uid, Pod: pod.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}}},
 		}
-		if got := e.IdentifyRecipient(Question{Resource: gpus, Size: 1}); (got != nil) != asks {
+		if got := e.IdentifyRecipient(&api.PreferRequest{Resource: gpus, Size: 1}); (got != nil) != asks {
 			t.Errorf("devices of UID %q: %v asks, want somebody: %t", uid, got, asks)
 		}
 		asker := &Asker{Pod: pod.Pod, UID: pod.UID, Name: "c"}
@@ -152,7 +153,7 @@ func TestCompleteContainerTakesNothingOver(t *testing.T) {
 	for progress, is := range map[Progress]bool{Open: true, Unknown: true, Complete: false} {
 		newest := &Container{ID: 7, Devices: kubelet.Devices{gpus: {"g1"}}}
 		e := &Evidence{Resources: announced(t), Newest: newest, Progress: progress}
-		got, _ := e.following(Question{Resource: vfs, MustInclude: []string{"v1"}, Size: 1})
+		got, _ := e.following(&api.PreferRequest{Resource: vfs, MustInclude: []string{"v1"}, Size: 1})
 		if (got == newest) != is {
 			t.Errorf("progress %v: %+v", progress, got)
 		}
@@ -191,7 +192,7 @@ func TestAnotherNumberIsAnotherContainer(t *testing.T) {
 				Asker: &Asker{UID: "a", Name: "side", Exact: true, Requests: map[string]int{gpus: 1, vfs: 2}},
 			},
 		}
-		if got, why := e.following(Question{Resource: vfs, Size: size}); (got != nil) != follows {
+		if got, why := e.following(&api.PreferRequest{Resource: vfs, Size: uint32(size)}); (got != nil) != follows {
 			t.Errorf("a question for %d: %v, %s", size, got, why)
 		}
 	}
@@ -203,7 +204,8 @@ func TestAskerOfAnotherNumberIsUnknown(t *testing.T) {
 	t.Parallel()
 	asker := &Asker{UID: "a", Requests: map[string]int{gpus: 2, vfs: 2}}
 	for size, known := range map[int]bool{1: false, 2: true, 3: false} {
-		c := Container{Asker: asker, Pods: []kubelet.Pod{{Name: "a"}}}.asking(Question{Resource: vfs, Size: size})
+		q := &api.PreferRequest{Resource: vfs, Size: uint32(size)}
+		c := Container{Asker: asker, Pods: []kubelet.Pod{{Name: "a"}}}.asking(q)
 		if (c.Asker != nil) != known || (c.Pods != nil) != known {
 			t.Errorf("a question for %d: asker %v, pods %v", size, c.Asker, c.Pods)
 		}
@@ -217,7 +219,7 @@ func TestCompleteContainerIsNotContinued(t *testing.T) {
 		newest := &Container{ID: 7, Devices: kubelet.Devices{gpus: {"0000:2f:00.0"}}}
 		e := &Evidence{Resources: announced(t), Newest: newest, Progress: progress,
 			Recorded: kubelet.Read(kubelet.Checkpoint{}, nil)}
-		if got, why := e.following(Question{Resource: vfs, Size: 1}); (got == newest) != continues {
+		if got, why := e.following(&api.PreferRequest{Resource: vfs, Size: 1}); (got == newest) != continues {
 			t.Errorf("progress %v: %v, %s", progress, got, why)
 		}
 	}
@@ -268,7 +270,7 @@ func TestLostContainerPassesNothingOn(t *testing.T) {
 		e := &Evidence{Resources: announced(t), Holders: holders.Holders{{
 			UID: "u", Pod: kubelet.Pod{Name: "a"}, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}, Lost: lost,
 		}}}
-		of := e.inherited(Question{Resource: gpus, MustInclude: []string{"g1"}, Size: 2})
+		of := e.inherited(&api.PreferRequest{Resource: gpus, MustInclude: []string{"g1"}, Size: 2})
 		if (len(of) == 0) != lost {
 			t.Errorf("lost %t: taken over from %v", lost, of)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -23,14 +24,14 @@ const LongPause = time.Second
 
 // following returns the container continued by a question, judging by the order of the calls, and the reason;
 // nil for a new container.
-func (e *Evidence) following(q Question) (*Container, string) {
-	if len(q.MustInclude) > 0 {
+func (e *Evidence) following(q *api.PreferRequest) (*Container, string) {
+	if len(q.GetMustInclude()) > 0 {
 		return e.takingOver(q)
 	}
 	var arrived []kubelet.Pod
 	if view, err := e.View.Get(); err == nil {
 		arrived = e.Listing.arrivals(view)
-		if open := e.unwritten(q.Resource, view); open != nil {
+		if open := e.unwritten(q.GetResource(), view); open != nil {
 			return open, SecondHalf + " of " + open.Name()
 		}
 	}
@@ -43,8 +44,8 @@ func (e *Evidence) following(q Question) (*Container, string) {
 
 // takingOver returns the container that takes over from init containers of its pod: the container of the
 // latest Allocate, or a new container.
-func (e *Evidence) takingOver(q Question) (*Container, string) {
-	if n := e.Newest; n != nil && e.Progress != Complete && n.Lacks(q.Resource) {
+func (e *Evidence) takingOver(q *api.PreferRequest) (*Container, string) {
+	if n := e.Newest; n != nil && e.Progress != Complete && n.Lacks(q.GetResource()) {
 		return n, TakesOver
 	}
 	of := e.inherited(q)
@@ -62,7 +63,7 @@ func (e *Evidence) takingOver(q Question) (*Container, string) {
 	}
 	for _, h := range e.Holders { // further containers of the pod keep their devices
 		same := h.UID == of[0].UID && h.Pod == of[0].Pod && (h.UID != "" || h.Pod != kubelet.Pod{})
-		if same && !slices.Contains(h.Devices[q.Resource], q.MustInclude[0]) {
+		if same && !slices.Contains(h.Devices[q.GetResource()], q.GetMustInclude()[0]) {
 			for name, ids := range h.Devices {
 				c.Inherits[name] = subtract(c.Inherits[name], ids)
 			}
@@ -103,8 +104,8 @@ func (e *Evidence) unwritten(name string, view kubelet.View) (open *Container) {
 // follows reports whether the asker is the container of the latest Allocate, so that its devices are the
 // first half of the request. The second result is the reason, for people. Arrived are the new pods in
 // PodResources, if just read.
-func (e *Evidence) follows(q Question, arrived []kubelet.Pod) (bool, string) {
-	newest, name, available := e.Newest, q.Resource, q.Available
+func (e *Evidence) follows(q *api.PreferRequest, arrived []kubelet.Pod) (bool, string) {
+	newest, name, available := e.Newest, q.GetResource(), q.GetAvailable()
 	switch {
 	case newest == nil:
 		return false, FirstHalf

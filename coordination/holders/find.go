@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -27,7 +28,7 @@ func Look(s Sources) (r Result) {
 		admitted: map[string]bool{}, learned: map[string]Known{},
 	}
 	named.told, named.untold = s.Pods.Get()
-	asked := newOffer(s.Question)
+	asked := newOffer(s.Question, s.Withheld)
 	containers := recorded.containers()
 	named.assign(containers, recorded)
 	over := &ended{
@@ -38,7 +39,7 @@ func Look(s Sources) (r Result) {
 		over.judge(containers)
 	}
 	f := &search{
-		record: recorded, podNames: named, resource: s.Question.Resource, ended: s.Ended,
+		record: recorded, podNames: named, resource: s.Question.GetResource(), ended: s.Ended,
 		byName: map[kubelet.Container]*Holder{},
 	}
 	lost := slices.DeleteFunc(recorded.lost(named), over.hasLeft)
@@ -149,13 +150,13 @@ type offer struct {
 	withheld map[string]bool
 }
 
-// newOffer returns the sets of an offer.
-func newOffer(asked Offer) offer {
-	o := offer{asked.Resource, map[string]bool{}, map[string]bool{}}
-	for _, id := range asked.Available {
-		o.free[id] = !slices.Contains(asked.MustInclude, id)
+// newOffer returns the sets of a question's offer.
+func newOffer(q *api.PreferRequest, withheld []string) offer {
+	o := offer{q.GetResource(), map[string]bool{}, map[string]bool{}}
+	for _, id := range q.GetAvailable() {
+		o.free[id] = !slices.Contains(q.GetMustInclude(), id)
 	}
-	for _, id := range asked.Withheld {
+	for _, id := range withheld {
 		o.withheld[id] = true
 	}
 	return o

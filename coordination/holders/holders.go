@@ -37,6 +37,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -52,9 +53,12 @@ type Sources struct {
 	Looked    bool                          // List was read before
 	Life      string                        // of the kubelet that answered the last List
 	Allocates []Allocate                    // observed, oldest first
-	Question  Offer                         // the current question; the zero value is none
-	Kubelet   string                        // identifies the running kubelet; "" if unknown
-	Ended     bool                          // ended pods count as holders
+	Question  *api.PreferRequest            // the current question; nil for none
+	// Withheld are devices of its resource that the kubelet does not offer and would offer if they were free:
+	// for the kubelet their pods are alive, although the pods may have ended.
+	Withheld []string
+	Kubelet  string // identifies the running kubelet; "" if unknown
+	Ended    bool   // ended pods count as holders
 }
 
 // Known is the name of a pod of the checkpoint, which has only UIDs.
@@ -98,16 +102,6 @@ func (p *Pods) Add(pod *corev1.Pod) {
 		p.Names[uid] = kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}
 		p.Started[uid] = kubelet.HasStarted(pod)
 	}
-}
-
-// Offer is the kubelet's offer of devices of a resource.
-type Offer struct {
-	Resource    string
-	Available   []string
-	MustInclude []string // reused from an init container
-	// Withheld are devices that the kubelet does not offer and would offer if they were free: for the kubelet
-	// their pods are alive, although the pods may have ended.
-	Withheld []string
 }
 
 // Allocate is an observed Allocate call.

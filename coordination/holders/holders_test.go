@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -154,14 +155,14 @@ func TestFind(t *testing.T) {
 		},
 		"a device that is offered frees its whole pod": {
 			Sources: holders.Sources{
-				Recorded: read(two), Question: holders.Offer{Resource: vfs, Available: []string{"v1"}},
+				Recorded: read(two), Question: &api.PreferRequest{Resource: vfs, Available: []string{"v1"}},
 			},
 			want: []string{"g2: u2 /c"},
 		},
 		"one that has to be taken frees nobody": {
 			Sources: holders.Sources{
 				Recorded: read(inits),
-				Question: holders.Offer{
+				Question: &api.PreferRequest{
 					Resource: gpus, Available: []string{"g2", "g3"}, MustInclude: []string{"g2"},
 				},
 			},
@@ -170,7 +171,7 @@ func TestFind(t *testing.T) {
 		"nor one that List shows": {
 			Sources: holders.Sources{
 				Recorded: read(two), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
-				Question: holders.Offer{Resource: vfs, Available: []string{"v1"}},
+				Question: &api.PreferRequest{Resource: vfs, Available: []string{"v1"}},
 			},
 			want: []string{"g1: u1 a/c", "g2: u2 /c", "v1: u1 a/c"},
 		},
@@ -195,7 +196,7 @@ func TestFind(t *testing.T) {
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g3"}, UID: "u3", Name: "init", Recorded: two.Identity},
 				},
-				Question: holders.Offer{Resource: vfs},
+				Question: &api.PreferRequest{Resource: vfs},
 			},
 			want: []string{"g2: u2 b/c", "g3: u3 /init open"}, left: 1,
 		},
@@ -219,7 +220,7 @@ func TestFind(t *testing.T) {
 			Sources: holders.Sources{
 				Recorded:  read(two),
 				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
-				Question:  holders.Offer{Resource: gpus},
+				Question:  &api.PreferRequest{Resource: gpus},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 /c", "v1: u1 /c"},
 		},
@@ -240,26 +241,26 @@ func TestFind(t *testing.T) {
 		},
 		"a device that is offered frees the other containers of its pod": {
 			Sources: holders.Sources{
-				Recorded: read(inits), Question: holders.Offer{Resource: vfs, Available: []string{"v1"}},
+				Recorded: read(inits), Question: &api.PreferRequest{Resource: vfs, Available: []string{"v1"}},
 			},
 		},
 		"the same ID of another resource frees nobody": {
 			Sources: holders.Sources{
-				Recorded: read(one), Question: holders.Offer{Resource: vfs, Available: []string{"g1"}},
+				Recorded: read(one), Question: &api.PreferRequest{Resource: vfs, Available: []string{"g1"}},
 			},
 			want: []string{"g1: u1 /c"},
 		},
 		"nor an offered device that List shows with another container": {
 			Sources: holders.Sources{
 				Recorded: read(one), View: view(map[string]string{"d/x": gpus + " g1"}),
-				Question: holders.Offer{Resource: gpus, Available: []string{"g1"}},
+				Question: &api.PreferRequest{Resource: gpus, Available: []string{"g1"}},
 			},
 			want: []string{"g1:  d/x open", "g1: u1 /c"},
 		},
 		"a pod with a withheld device is alive for the kubelet": {
 			Sources: holders.Sources{
 				Recorded: read(two), Pods: living(true, map[string]string{"u2": "b"}),
-				Question: holders.Offer{Resource: gpus, Available: []string{"g3"}, Withheld: []string{"g1"}},
+				Question: &api.PreferRequest{Resource: gpus, Available: []string{"g3"}}, Withheld: []string{"g1"},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
@@ -269,14 +270,14 @@ func TestFind(t *testing.T) {
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g1"}, UID: "u3", Anew: true, Recorded: both.Identity},
 				},
-				Question: holders.Offer{Resource: gpus, Available: []string{"g2"}, Withheld: []string{"g1"}},
+				Question: &api.PreferRequest{Resource: gpus, Available: []string{"g2"}}, Withheld: []string{"g1"},
 			},
 		},
 		"an offered device of a pod that List shows with another device frees nobody": {
 			Sources: holders.Sources{
 				Recorded: read(record(t, map[string]string{"u1/c": gpus + " g1", "u1/init": gpus + " g2,g3"})),
 				View:     view(map[string]string{"a/c": gpus + " g1"}),
-				Question: holders.Offer{Resource: gpus, Available: []string{"g2"}},
+				Question: &api.PreferRequest{Resource: gpus, Available: []string{"g2"}},
 			},
 			want: []string{"g1: u1 a/c", "g2: u1 a/init", "g3: u1 a/init"},
 		},
@@ -434,7 +435,7 @@ func BenchmarkFind(b *testing.B) {
 		names[fmt.Sprintf("u%d", i)] = fmt.Sprintf("p%d", i)
 	}
 	s := holders.Sources{
-		Recorded: read(record(b, containers)), View: view(shown), Question: holders.Offer{Resource: gpus},
+		Recorded: read(record(b, containers)), View: view(shown), Question: &api.PreferRequest{Resource: gpus},
 	}
 	b.Run("names", func(b *testing.B) {
 		for b.Loop() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -115,7 +116,7 @@ func TestLostContainerWithoutCheckpoint(t *testing.T) {
 		Recorded: kubelet.Read(kubelet.Checkpoint{}, errors.New("no file")), Kubelet: "second",
 		View: view(map[string]string{"a/c": ""}), Pods: kubelet.Read(holders.Pods{}, errors.New("no answer")),
 		Before: holders.Holders{lost, recorded}, Known: map[string]holders.Known{"u1": {Pod: pod, Told: true}},
-		Question: holders.Offer{Resource: gpus, Available: []string{"g1", "g2"}},
+		Question: &api.PreferRequest{Resource: gpus, Available: []string{"g1", "g2"}},
 	})
 	if diff := cmp.Diff([]string{"g1: u1 a/c"}, held(found)); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)

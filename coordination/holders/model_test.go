@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -95,7 +96,7 @@ func (k *keeper) pods() (unknown kubelet.Reading[holders.Pods]) {
 func (k *keeper) Prefer(p *model.Pod, c *model.Container, q model.Question) []string {
 	sources := holders.Sources{
 		Recorded: kubelet.Read(k.recorded(), nil), Pods: k.pods(), Allocates: k.allocates,
-		Question: holders.Offer{Resource: q.Resource, Available: q.Available, MustInclude: q.MustInclude},
+		Question: &api.PreferRequest{Resource: q.Resource, Available: q.Available, MustInclude: q.MustInclude},
 	}
 	if len(q.MustInclude) == 0 && !k.happens(k.trouble.away) {
 		sources.View = kubelet.Read(k.kubelet.List(), nil)

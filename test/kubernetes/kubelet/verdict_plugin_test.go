@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
 // near is a plugin in the kubelet's process that asks a coordinator in the same process.
@@ -30,8 +31,10 @@ func (p *near) GetPreferredAllocation(
 	ctx context.Context, r *v1beta1.PreferredAllocationRequest, _ ...grpc.CallOption,
 ) (*v1beta1.PreferredAllocationResponse, error) {
 	q := r.ContainerRequests[0]
-	ids, _, err := p.coordinator.Prefer(ctx, p.resource, q.AvailableDeviceIDs, q.MustIncludeDeviceIDs,
-		int(q.AllocationSize))
+	ids, _, err := p.coordinator.Prefer(ctx, &api.PreferRequest{
+		Resource: p.resource, Available: q.AvailableDeviceIDs, MustInclude: q.MustIncludeDeviceIDs,
+		Size: uint32(q.AllocationSize),
+	})
 	ids = p.trace.ask(p.resource, q.AvailableDeviceIDs, q.MustIncludeDeviceIDs, int(q.AllocationSize), ids)
 	return &v1beta1.PreferredAllocationResponse{
 		ContainerResponses: []*v1beta1.ContainerPreferredAllocationResponse{{DeviceIDs: ids}},
