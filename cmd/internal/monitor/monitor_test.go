@@ -179,11 +179,11 @@ func TestTable(t *testing.T) {
 	for _, f := range families {
 		if strings.HasPrefix(f.GetName(), namespace+"_") {
 			fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()),
-				labels(f), f.GetHelp())
+				labels(f), strings.TrimSpace(strings.ReplaceAll(f.GetHelp(), serverOnly, "*")))
 		}
 	}
 	checkTable(t, "| Metric | Type | Labels | Description |\n|---|---|---|---|\n", rows.String())
-	checkTable(t, "| Alert | After | Meaning | What to do |\n|---|---|---|---|\n", alerts(t))
+	checkTable(t, "| Alert | After | Meaning |\n|---|---|---|\n", alerts(t))
 }
 
 // label is a label or the value in the text of an alert.
@@ -201,7 +201,7 @@ func alerts(t *testing.T) string {
 			Groups []struct {
 				Rules []struct {
 					Alert, For  string
-					Annotations struct{ Description, Runbook string }
+					Annotations struct{ Summary string }
 				}
 			}
 		}
@@ -212,8 +212,8 @@ func alerts(t *testing.T) string {
 	var rows strings.Builder
 	for _, g := range rule.Spec.Groups {
 		for _, r := range g.Rules {
-			row := fmt.Sprintf("| `%s` | %s | %s | %s |\n", r.Alert, r.For, r.Annotations.Description,
-				r.Annotations.Runbook)
+			row := fmt.Sprintf("| [%s](../../docs/troubleshoot.md#%s) | %s | %s |\n", r.Alert,
+				strings.ToLower(r.Alert), r.For, r.Annotations.Summary)
 			rows.WriteString(label.ReplaceAllString(row, "`$1`"))
 		}
 	}
