@@ -3,9 +3,39 @@
 package health
 
 import (
+	"fmt"
+	"os"
+	"regexp"
 	"testing"
 	"time"
 )
+
+// TestDocument: the table of counters in docs/health.md has the rules.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/health.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| (?:failed|degraded) \| (?:any|more).* \| (.*) \|$`).
+		FindAllSubmatch(page, -1) {
+		documented += len(regexp.MustCompile("`\\w+`").FindAll(row[1], -1))
+	}
+	if documented != len(defaultRules) {
+		t.Errorf("%d rules are documented, want %d", documented, len(defaultRules))
+	}
+	for _, r := range defaultRules {
+		increase := fmt.Sprintf("more than %d in %s", r.Above, short(r.Window))
+		if r.Above == 0 {
+			increase = "any in " + short(r.Window)
+		}
+		row := fmt.Sprintf("(?m)^\\| %s \\| %s \\| .*`%s`", r.State, increase, r.Counter)
+		if !regexp.MustCompile(row).Match(page) {
+			t.Errorf("no row for %s, %s, %s", r.State, increase, r.Counter)
+		}
+	}
+}
 
 // counted is a sample of one counter.
 func counted(name string, value uint64) reading {
