@@ -155,6 +155,18 @@ func TestSysfs(t *testing.T) {
 	}
 }
 
+func TestProbeWords(t *testing.T) {
+	t.Parallel()
+	set := pflag.NewFlagSet("tandem-test", pflag.ContinueOnError)
+	new(Flags).RegisterDriver(set)
+	for word, want := range map[string]string{"livez": "want healthz or readyz", "readyz": "", "": ""} {
+		err := parse(set, []string{"--probe=" + word})
+		if (err != nil) != (want != "") || want != "" && !strings.Contains(err.Error(), want) {
+			t.Errorf("--probe=%s: %v", word, err)
+		}
+	}
+}
+
 // TestNoErrorInTheLog: a line without an error has no attribute "error", in either format.
 func TestNoErrorInTheLog(t *testing.T) {
 	t.Parallel()

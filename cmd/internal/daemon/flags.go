@@ -206,10 +206,9 @@ func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
 	f.registerWatch(set)
 	set.BoolVar(&f.Events, "events", false,
 		"write Events on pods with degraded or failed devices; requires permission to create events")
-	set.TextVar(&f.probe, "probe", monitor.NoProbe,
+	plainflag.Choice(set, &f.probe, "probe", monitor.NoProbe,
 		"query /healthz or /readyz of the running daemon at --health-probe-bind-address and exit: 0 on success, "+
-			"otherwise 1 with the reason; values: healthz, readyz")
-	plainflag.Words(set, "probe", string(monitor.Alive), string(monitor.Ready))
+			"otherwise 1 with the reason; values: healthz, readyz", monitor.Alive, monitor.Ready, monitor.NoProbe)
 }
 
 // registerIntent adds the flags for the sources of pod requests.

@@ -24,10 +24,10 @@ type Logging struct {
 
 // register adds the flags to a set.
 func (l *Logging) register(set *pflag.FlagSet) {
-	set.TextVar(&l.LogFormat, "log-format", textFormat, "format of the log: text or json")
+	plainflag.Choice(set, &l.LogFormat, "log-format", textFormat, "format of the log: text or json",
+		textFormat, jsonFormat)
 	set.TextVar((*level)(&l.LogLevel), "log-level", level(slog.LevelInfo),
 		"lowest level that is logged: debug, info, warn or error")
-	plainflag.Words(set, "log-format", string(textFormat), string(jsonFormat))
 	plainflag.Words(set, "log-level", "debug", "info", "warn", "error")
 	l.glog.register(set)
 }
@@ -54,20 +54,6 @@ const (
 	textFormat LogFormat = "text"
 	jsonFormat LogFormat = "json"
 )
-
-// MarshalText returns the format as the flag spells the format.
-func (f LogFormat) MarshalText() ([]byte, error) { return []byte(f), nil }
-
-// UnmarshalText accepts "text" and "json".
-func (f *LogFormat) UnmarshalText(text []byte) error {
-	switch format := LogFormat(text); format {
-	case textFormat, jsonFormat:
-		*f = format
-		return nil
-	default:
-		return fmt.Errorf("want %s or %s", textFormat, jsonFormat)
-	}
-}
 
 // logger returns the daemon's logger: one line per decision, in the format and from the level of the flags.
 func (l *Logging) logger(w io.Writer) *slog.Logger {

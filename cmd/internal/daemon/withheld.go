@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination"
@@ -25,11 +24,9 @@ type withheld struct {
 	cdiDir string // with the CDI specifications of claims
 	log    *slog.Logger
 
-	mu      sync.Mutex
-	known   bool // the file was read once
-	holders coordination.ClaimHolders
-	changed system.Signal
-	unread  system.Complaint
+	known  bool // the file was read once
+	unread system.Complaint
+	newest system.Newest[coordination.ClaimHolders]
 }
 
 // newWithheld looks for the first time.
@@ -41,9 +38,7 @@ func newWithheld(kubeletDir, cdiDir string, log *slog.Logger) *withheld {
 
 // Latest implements coordination.Withheld.
 func (w *withheld) Latest() (coordination.ClaimHolders, <-chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.holders, w.changed.Next()
+	return w.newest.Watch()
 }
 
 // Run reads the file periodically until ctx is done.
@@ -64,19 +59,13 @@ func (w *withheld) Run(ctx context.Context) {
 }
 
 // Remark returns the reason for withholding all devices, "" for none.
-func (w *withheld) Remark() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.holders.Why()
-}
+func (w *withheld) Remark() string { return w.newest.Get().Why() }
 
 // look reads the file. An unreadable file changes nothing: in the mode of device plugins no claims are
 // prepared, so the devices of an earlier read include those of all current claims. Without an earlier read
 // all devices are withheld, because any of them may belong to a pod with a claim.
 func (w *withheld) look() {
 	holders, err := coordination.ReadClaimHolders(w.dir, w.cdiDir)
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.unread.IsNew(err) {
 		w.log.Error("devices of claims not read; using the last known devices, withholding all if never read",
 			"error", err)
@@ -91,15 +80,14 @@ func (w *withheld) look() {
 	}
 }
 
-// set changes the holders. Must be called with the lock.
+// set changes the holders.
 func (w *withheld) set(holders coordination.ClaimHolders) {
-	if maps.Equal(holders, w.holders) {
+	if maps.Equal(holders, w.newest.Get()) {
 		return
 	}
 	if holders.Why() == "" {
 		w.log.Warn("withholding devices of claims that were prepared while the node was in DRA mode",
 			"devices", len(holders))
 	}
-	w.holders = holders
-	w.changed.Raise()
+	w.newest.Set(holders)
 }

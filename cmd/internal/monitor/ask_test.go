@@ -67,11 +67,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-func TestProbeWords(t *testing.T) {
-	var p Probe
-	if err := p.UnmarshalText([]byte("livez")); err == nil {
-		t.Error("livez is taken")
-	}
+func TestAddresses(t *testing.T) {
 	var a Address
 	for text, ok := range map[string]bool{
 		"unix:/run/probe.sock": true, "unix:probe.sock": false, "unix:": false, ":9477": true, "": true,

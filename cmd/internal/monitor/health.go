@@ -177,18 +177,6 @@ const (
 	Ready   Probe = "readyz"
 )
 
-// MarshalText returns the probe as the flag spells the probe.
-func (p Probe) MarshalText() ([]byte, error) { return []byte(p), nil }
-
-// UnmarshalText accepts healthz, readyz and the empty text.
-func (p *Probe) UnmarshalText(text []byte) error {
-	*p = Probe(text)
-	if *p != NoProbe && *p != Alive && *p != Ready {
-		return fmt.Errorf("want %s or %s", Alive, Ready)
-	}
-	return nil
-}
-
 // Ask queries the probe of a daemon that serves probes at an address. It returns nil if the daemon passes,
 // else the daemon's reasons.
 func Ask(ctx context.Context, at Address, what Probe) error {

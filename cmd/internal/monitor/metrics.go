@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/admission"
@@ -42,7 +43,11 @@ const (
 // serverOnly ends the help text of a metric that only the plugin with the coordinator reports.
 const serverOnly = "Reported by the serving plugin."
 
-func newCounts() counts {
+func newCounts(registry *prometheus.Registry) counts {
+	made := promauto.With(registry)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return made.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	}
 	c := counts{
 		pairs: counter("pairs_total",
 			"Pairs of a GPU and a VF in allocated containers, by distance (PIX, PXB and C2C: same switch). "+
@@ -53,7 +58,7 @@ func newCounts() counts {
 				"call), refused_double (another pod holds the device), refused_alignment (required alignment not "+
 				"possible). "+serverOnly,
 			"resource", "outcome"),
-		planned: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "plans_total",
+		planned: made.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "plans_total",
 			Help: "Reservations of devices for the container's second resource. " + serverOnly}),
 		ended: counter("plans_ended_total",
 			"Ended plans by outcome: kept, overruled (the kubelet allocated other devices), dropped (not requested "+
@@ -69,7 +74,7 @@ func newCounts() counts {
 			"Registrations with the kubelet, including re-registrations.", "resource"),
 		events: counter("events_total",
 			"Kubernetes Events about pods by outcome; dropped: rate limit exceeded.", "outcome"),
-		prefer: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace,
+		prefer: made.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace,
 			Name:    "preferred_allocation_duration_seconds",
 			Help:    "Duration of GetPreferredAllocation calls. The kubelet admits no other pod during a call.",
 			Buckets: latencies}, []string{"resource"}),
@@ -79,11 +84,11 @@ func newCounts() counts {
 		published: counter("publish_total",
 			"Writes of the node's published objects (--publish), by target and outcome: written or failed. Unchanged "+
 				"objects are not written. "+serverOnly, "target", "outcome"),
-		claim: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace,
+		claim: made.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace,
 			Name:    "claims_duration_seconds",
 			Help:    "Duration of preparing or unpreparing a pod's claims. The pod's start or end waits for the call.",
 			Buckets: latencies}, []string{"call"}),
-		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		build: made.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "build_info", Help: "Constant 1 with the version as label.",
 		}, []string{"version"}),
 	}
@@ -107,17 +112,6 @@ func newCounts() counts {
 func start[T ~string](vec *prometheus.CounterVec, words []T) {
 	for _, word := range words {
 		vec.WithLabelValues(string(word))
-	}
-}
-
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
-}
-
-func (c *counts) all() []prometheus.Collector {
-	return []prometheus.Collector{
-		c.pairs, c.allocations, c.planned, c.ended, c.questions, c.alone, c.registrations, c.events, c.prefer,
-		c.build, c.claims, c.claim, c.published,
 	}
 }
 

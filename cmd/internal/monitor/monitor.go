@@ -54,14 +54,12 @@ type Enforcer interface {
 // New returns a Monitor for a daemon of a version. It calls verdict, which must return at once, for each
 // Allocate that this daemon's coordinator answers; verdict may be nil.
 func New(version string, verdict func(admission.Verdict)) *Monitor {
+	registry := prometheus.NewRegistry()
 	m := &Monitor{
-		registry: prometheus.NewRegistry(), counts: newCounts(), verdict: verdict,
+		registry: registry, counts: newCounts(registry), verdict: verdict,
 		status: status{offered: map[string]*offer{}},
 	}
 	m.counts.build.WithLabelValues(version).Set(1)
-	for _, c := range m.counts.all() {
-		m.registry.MustRegister(c)
-	}
 	m.registry.MustRegister(state{m}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

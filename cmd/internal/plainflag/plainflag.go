@@ -97,37 +97,44 @@ func question(f *pflag.Flag, value string) string {
 }
 
 // choice is the value of a flag with a fixed list of words.
-type choice struct {
-	value *string
-	words []string
+type choice[T ~string] struct {
+	value *T
+	words []T
 }
 
 // Choice adds a flag whose value is one of the words.
-func Choice(set *pflag.FlagSet, value *string, name, preset, usage string, words ...string) {
+func Choice[T ~string](set *pflag.FlagSet, value *T, name string, preset T, usage string, words ...T) {
 	*value = preset
-	set.Var(&choice{value, words}, name, usage)
-	Words(set, name, words...)
+	set.Var(&choice[T]{value, words}, name, usage)
+	Words(set, name, asTexts(words)...)
+}
+
+func asTexts[T ~string](words []T) (list []string) {
+	for _, word := range words {
+		list = append(list, string(word))
+	}
+	return list
 }
 
 // String implements pflag.Value.
-func (c *choice) String() string {
+func (c *choice[T]) String() string {
 	if c.value == nil {
 		return ""
 	}
-	return *c.value
+	return string(*c.value)
 }
 
 // Set implements pflag.Value.
-func (c *choice) Set(text string) error {
-	if !slices.Contains(c.words, text) {
-		return fmt.Errorf("want %s", List(c.words))
+func (c *choice[T]) Set(text string) error {
+	if !slices.Contains(c.words, T(text)) {
+		return fmt.Errorf("want %s", List(asTexts(c.words)))
 	}
-	*c.value = text
+	*c.value = T(text)
 	return nil
 }
 
 // Type implements pflag.Value.
-func (c *choice) Type() string { return "string" }
+func (*choice[T]) Type() string { return "string" }
 
 // List returns words as "a, b or c", without empty ones.
 func List(words []string) string {
