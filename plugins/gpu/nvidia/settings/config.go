@@ -14,7 +14,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -173,27 +172,9 @@ func (c *Config) warn() {
 // NVIDIA/k8s-device-plugin). Other keys are ignored as in that plugin: useNodeFeatureAPI and gfd are for
 // another program that reads the same file.
 type file struct {
-	Version string `json:"version"`
-	Flags   struct {
-		MIGStrategy     *string `json:"migStrategy"`
-		FailOnInitError *bool   `json:"failOnInitError"`
-		MPSRoot         *string `json:"mpsRoot"`
-		DriverRoot      *string `json:"nvidiaDriverRoot"`
-		DevRoot         *string `json:"nvidiaDevRoot"`
-		GDRCopy         *bool   `json:"gdrcopyEnabled"`
-		GDS             *bool   `json:"gdsEnabled"`
-		MOFED           *bool   `json:"mofedEnabled"`
-		Discovery       *string `json:"deviceDiscoveryStrategy"`
-		Plugin          struct {
-			PassDeviceSpecs     *bool     `json:"passDeviceSpecs"`
-			DeviceList          oneOrMany `json:"deviceListStrategy"`
-			DeviceID            *string   `json:"deviceIDStrategy"`
-			AnnotationPrefix    *string   `json:"cdiAnnotationPrefix"`
-			CTKPath             *string   `json:"nvidiaCTKPath"`
-			ContainerDriverRoot *string   `json:"containerDriverRoot"`
-			SharedPolicy        *string   `json:"sharedDevicesAllocationPolicy"`
-		} `json:"plugin"`
-	} `json:"flags"`
+	Version   string         `json:"version"`
+	Flags     map[string]any `json:"flags"` // with the keys of settings
+	IMEX      map[string]any `json:"imex"`  // likewise
 	Resources struct {
 		GPUs []json.RawMessage `json:"gpus"`
 		MIGs []json.RawMessage `json:"mig"`
@@ -202,41 +183,24 @@ type file struct {
 		TimeSlicing *replicated `json:"timeSlicing"`
 		MPS         *replicated `json:"mps"`
 	} `json:"sharing"`
-	IMEX imex `json:"imex"`
 }
 
-type imex struct {
-	ChannelIDs []int `json:"channelIDs"`
-	Required   *bool `json:"required"`
-}
-
-func (i imex) channels() []string {
-	var list []string
-	for _, id := range i.ChannelIDs {
-		list = append(list, strconv.Itoa(id))
+// find returns the value of a setting's key; nil for none.
+func (f *file) find(key string) (any, error) {
+	value := any(map[string]any{"flags": f.Flags, "imex": f.IMEX})
+	for name := range strings.SplitSeq(key, ".") {
+		object, isObject := value.(map[string]any)
+		if !isObject && value != nil {
+			return nil, fmt.Errorf("%v is no object with the key %s", value, name)
+		}
+		value = nil
+		for _, its := range slices.Sorted(maps.Keys(object)) {
+			if strings.EqualFold(its, name) { // as encoding/json compares keys
+				value = object[its]
+			}
+		}
 	}
-	return list
-}
-
-// oneOrMany is a string or a list of strings.
-type oneOrMany []string
-
-// UnmarshalJSON accepts both, and null for an absent value.
-func (o *oneOrMany) UnmarshalJSON(text []byte) error {
-	if string(text) == "null" {
-		return nil
-	}
-	var one string
-	if json.Unmarshal(text, &one) == nil {
-		*o = []string{one}
-		return nil
-	}
-	var many []string
-	if err := json.Unmarshal(text, &many); err != nil {
-		return fmt.Errorf("%s is neither a string nor a list of strings", text)
-	}
-	*o = many
-	return nil
+	return value, nil
 }
 
 // version is the only supported version.
@@ -289,10 +253,10 @@ func Register(set *pflag.FlagSet) *Flags {
 		s := &f.settings[i]
 		g := &argument{setting: s}
 		f.given = append(f.given, g)
-		usage := s.usage + " [" + strings.Join(s.env, ", ") + "]"
-		for n, name := range s.names {
+		usage := s.usage + " [" + strings.Join(strings.Fields(s.env), ", ") + "]"
+		for n, name := range strings.Fields(s.flags) {
 			flag := set.VarPF(g, name, "", usage)
-			if s.kind == boolean {
+			if s.kind() == boolean {
 				flag.NoOptDefVal = "true"
 			}
 			flag.Hidden = n > 0
@@ -309,16 +273,16 @@ func (g *argument) String() string {
 	if g.values != nil {
 		return strings.Join(g.values, ",")
 	}
-	return strings.Join(g.preset, ",")
+	return strings.Join(g.presets(), ",")
 }
 
 // Set adds a value from the command line; a list accumulates values.
 func (g *argument) Set(value string) error {
-	values, err := g.kind.parse(value)
+	values, err := g.parse(value)
 	if err != nil {
 		return err
 	}
-	if g.kind == list || g.kind == integer {
+	if kind := g.kind(); kind == list || kind == integer {
 		values = append(slices.Clone(g.values), values...)
 	}
 	g.values = values
@@ -326,12 +290,12 @@ func (g *argument) Set(value string) error {
 }
 
 // Type returns the word for the kind of value in the help.
-func (g *argument) Type() string { return string(g.kind) }
+func (g *argument) Type() string { return string(g.kind()) }
 
 // File returns the configuration file of the command line, or "".
 func (f *Flags) File() string {
 	for _, g := range f.given {
-		if g.names[0] == "config-file" && len(g.values) > 0 {
+		if g.name() == "config-file" && len(g.values) > 0 {
 			return g.values[0]
 		}
 	}
@@ -363,22 +327,22 @@ func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
 func (f *Flags) fromOutside(c *Config, i int, env func(string) (string, bool)) error {
 	s := &f.settings[i]
 	if values := f.given[i].values; values != nil {
-		c.take(s, values, "--"+s.names[0])
+		c.take(s, values, "--"+s.name())
 		return nil
 	}
-	for _, variable := range s.env {
+	for variable := range strings.FieldsSeq(s.env) {
 		value, set := env(variable)
 		if !set {
 			continue
 		}
-		values, err := s.kind.parse(value)
+		values, err := s.parse(value)
 		if err != nil {
 			return fmt.Errorf("%s: %w", variable, err)
 		}
 		c.take(s, values, variable)
 		return nil
 	}
-	c.take(s, s.preset, "")
+	c.take(s, s.presets(), "")
 	return nil
 }
 
@@ -391,11 +355,16 @@ func (f *Flags) fromFile(c *Config) error {
 	}
 	for i := range f.settings {
 		s := &f.settings[i]
-		if s.key == "" || c.said[s.names[0]].source != "" {
+		if s.key == "" || c.said[s.name()].source != "" {
 			continue
 		}
-		if values := s.file(content); values != nil {
-			c.take(s, values, s.key+" of "+c.File)
+		value, err := content.find(s.key)
+		if err == nil && value != nil {
+			err = s.decode(c, value)
+			c.said[s.name()] = origin{strings.Trim(fmt.Sprint(value), "[]"), s.key + " of " + c.File}
+		}
+		if err != nil {
+			return fmt.Errorf("read the configuration %s: %s: %w", c.File, s.key, err)
 		}
 	}
 	if len(content.Resources.GPUs)+len(content.Resources.MIGs) > 0 {
@@ -411,6 +380,6 @@ func (f *Flags) fromFile(c *Config) error {
 
 // take sets a setting and its source.
 func (c *Config) take(s *setting, values []string, source string) {
-	c.said[s.names[0]] = origin{strings.Join(values, ","), source}
+	c.said[s.name()] = origin{strings.Join(values, ","), source}
 	s.apply(c, values)
 }

@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -12,20 +13,18 @@ import (
 
 // setting is a setting with a flag, environment variables and usually a key in the file.
 type setting struct {
-	names []string // of the flag; the first is documented, the others are accepted too
-	env   []string // the first variable that is set counts
-	key   string   // in the file; "" for none
-	usage string
-	kind  kind
-	// preset is the default.
-	preset []string
-	// file returns the values in the file, nil for none.
-	file func(*file) []string
-	// apply stores the values, which have been checked against the kind.
-	apply func(*Config, []string)
+	flags  string // names, with spaces between; the first is documented, the others are accepted too
+	env    string // names, with spaces between; the first variable that is set counts
+	key    string // in the file; "" for none
+	preset string
+	to     func(*Config) any // the place of the values, which has their kind
+	usage  string
 }
 
-// kind is the type of a setting's values.
+// name returns the documented name of the flag.
+func (s *setting) name() string { return strings.Fields(s.flags)[0] }
+
+// kind is the type of a setting's values, as the help has it.
 type kind string
 
 const (
@@ -35,31 +34,82 @@ const (
 	integer kind = "integers"
 )
 
-func (k kind) parse(value string) ([]string, error) {
-	switch k {
-	case boolean:
-		if value == "" {
-			value = "false" // of an empty variable
-		}
-		if _, err := strconv.ParseBool(value); err != nil {
-			return nil, fmt.Errorf("%q is not true or false", value)
-		}
-	case list, integer:
-		values := strings.Split(value, ",")
-		for i := range values {
-			values[i] = strings.TrimSpace(values[i])
-		}
-		if k == integer {
-			if value == "" {
-				return []string{}, nil
-			}
-			if _, err := numbers(values); err != nil {
-				return nil, err
-			}
-		}
-		return values, nil
+func (s *setting) kind() kind {
+	switch s.to(new(Config)).(type) {
+	case *bool:
+		return boolean
+	case *[]string:
+		return list
+	case *[]int:
+		return integer
+	default:
+		return plain
 	}
-	return []string{value}, nil
+}
+
+// presets returns the values of the preset.
+func (s *setting) presets() []string {
+	if kind := s.kind(); s.preset == "" && (kind == list || kind == integer) {
+		return []string{}
+	}
+	return []string{s.preset}
+}
+
+// parse returns the values of a flag or variable.
+func (s *setting) parse(text string) ([]string, error) {
+	values := strings.Split(text, ",")
+	for i := range values {
+		values[i] = strings.TrimSpace(values[i])
+	}
+	switch s.kind() {
+	case boolean:
+		text = cmp.Or(text, "false") // of an empty variable
+		if _, err := strconv.ParseBool(text); err != nil {
+			return nil, fmt.Errorf("%q is not true or false", text)
+		}
+	case list:
+		return values, nil
+	case integer:
+		if text == "" {
+			return []string{}, nil
+		}
+		_, err := numbers(values)
+		return values, err
+	}
+	return []string{text}, nil
+}
+
+// decode stores a value of the file; a list may be a single string.
+func (s *setting) decode(c *Config, value any) error {
+	if to, isList := s.to(c).(*[]string); isList {
+		text, isText := value.(string)
+		if isText {
+			*to = []string{text}
+			return nil
+		}
+	}
+	content, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(content, s.to(c))
+	}
+	if err != nil && s.kind() == list {
+		return fmt.Errorf("%s is neither a string nor a list of strings", content)
+	}
+	return err
+}
+
+// apply stores values, which have been parsed.
+func (s *setting) apply(c *Config, values []string) {
+	switch to := s.to(c).(type) {
+	case *bool:
+		*to, _ = strconv.ParseBool(values[0])
+	case *[]string:
+		*to = values
+	case *[]int:
+		*to, _ = numbers(values)
+	case *string:
+		*to = values[0]
+	}
 }
 
 func numbers(values []string) ([]int, error) {
@@ -74,145 +124,74 @@ func numbers(values []string) ([]int, error) {
 	return list, nil
 }
 
-func textual(
-	key, preset, usage string, env, names []string, said func(*file) *string, to func(*Config) *string,
-) setting {
-	return setting{names: names, env: env, key: key, usage: usage, kind: plain, preset: []string{preset},
-		file: func(f *file) []string {
-			if said(f) == nil {
-				return nil
-			}
-			return []string{*said(f)}
-		},
-		apply: func(c *Config, values []string) { *to(c) = values[0] },
-	}
-}
-
-func truth(
-	key string, preset bool, usage string, env, names []string, said func(*file) *bool, to func(*Config) *bool,
-) setting {
-	return setting{names: names, env: env, key: key, usage: usage, kind: boolean,
-		preset: []string{strconv.FormatBool(preset)},
-		file: func(f *file) []string {
-			if said(f) == nil {
-				return nil
-			}
-			return []string{strconv.FormatBool(*said(f))}
-		},
-		apply: func(c *Config, values []string) { *to(c), _ = strconv.ParseBool(values[0]) },
-	}
-}
-
-func several(
-	key string, preset []string, usage string, env, names []string, said func(*file) []string,
-	to func(*Config) *[]string,
-) setting {
-	return setting{names: names, env: env, key: key, usage: usage, kind: list, preset: preset, file: said,
-		apply: func(c *Config, values []string) { *to(c) = values },
-	}
-}
-
-// notInFile is for settings without a key in the file.
-func notInFile(*file) *string { return nil }
-
-// names is short for a list of names.
-func names(list ...string) []string { return list }
-
 // settings returns the flags, variables and keys of NVIDIA's own plugin (cmd/nvidia-device-plugin/main.go and
 // api/config/v1/flags.go in NVIDIA/k8s-device-plugin), and Tandem's additions.
 func settings() []setting {
 	return []setting{
-		textual("flags.migStrategy", MIGNone,
-			"resources of MIG devices: none, single (nvidia.com/gpu) or mixed (nvidia.com/mig-<profile>)",
-			names("MIG_STRATEGY"), names("mig-strategy"),
-			func(f *file) *string { return f.Flags.MIGStrategy }, func(c *Config) *string { return &c.MIGStrategy }),
+		{"mig-strategy", "MIG_STRATEGY", "flags.migStrategy", MIGNone,
+			func(c *Config) any { return &c.MIGStrategy },
+			"resources of MIG devices: none, single (nvidia.com/gpu) or mixed (nvidia.com/mig-<profile>)"},
 		// NVIDIA's own plugin defaults to true, and restarts forever on a node without GPU.
-		truth("flags.failOnInitError", false,
-			"exit with an error if NVML cannot be initialized at the start (the default of NVIDIA's own plugin); "+
-				"if false, wait for the driver and offer no device",
-			names("FAIL_ON_INIT_ERROR"), names("fail-on-init-error"),
-			func(f *file) *bool { return f.Flags.FailOnInitError },
-			func(c *Config) *bool { return &c.FailOnInitError }),
-		textual("flags.nvidiaDriverRoot", "/", "root of NVIDIA's driver on the host, / or /run/nvidia/driver",
-			names("NVIDIA_DRIVER_ROOT"), names("driver-root", "nvidia-driver-root"),
-			func(f *file) *string { return f.Flags.DriverRoot }, func(c *Config) *string { return &c.DriverRoot }),
-		textual("flags.nvidiaDevRoot", "",
-			"root of NVIDIA's device nodes on the host (default the driver root)",
-			names("NVIDIA_DEV_ROOT"), names("nvidia-dev-root", "dev-root"),
-			func(f *file) *string { return f.Flags.DevRoot }, func(c *Config) *string { return &c.HostDevRoot }),
-		truth("flags.plugin.passDeviceSpecs", false, "also return the device nodes in the kubelet's device specs",
-			names("PASS_DEVICE_SPECS"), names("pass-device-specs"),
-			func(f *file) *bool { return f.Flags.Plugin.PassDeviceSpecs },
-			func(c *Config) *bool { return &c.PassDeviceSpecs }),
-		several("flags.plugin.deviceListStrategy", []string{ListEnvVar},
-			"methods of passing GPUs to containers, comma-separated: envvar, volume-mounts, cdi-annotations, cdi-cri",
-			names("DEVICE_LIST_STRATEGY"), names("device-list-strategy"),
-			func(f *file) []string { return f.Flags.Plugin.DeviceList },
-			func(c *Config) *[]string { return &c.DeviceList }),
-		textual("flags.plugin.deviceIDStrategy", IDUUID, "IDs of GPUs passed to containers: uuid or index",
-			names("DEVICE_ID_STRATEGY"), names("device-id-strategy"),
-			func(f *file) *string { return f.Flags.Plugin.DeviceID }, func(c *Config) *string { return &c.DeviceID }),
-		truth("flags.gdrcopyEnabled", false, "add GDRCopy to containers",
-			names("GDRCOPY_ENABLED"), names("gdrcopy-enabled"),
-			func(f *file) *bool { return f.Flags.GDRCopy }, func(c *Config) *bool { return &c.GDRCopy }),
-		truth("flags.gdsEnabled", false, "add GPUDirect Storage to containers",
-			names("GDS_ENABLED"), names("gds-enabled"),
-			func(f *file) *bool { return f.Flags.GDS }, func(c *Config) *bool { return &c.GDS }),
-		truth("flags.mofedEnabled", false,
-			"add all InfiniBand device nodes of the node to containers, which breaks the isolation of VFs",
-			names("MOFED_ENABLED"), names("mofed-enabled"),
-			func(f *file) *bool { return f.Flags.MOFED }, func(c *Config) *bool { return &c.MOFED }),
-		textual("flags.plugin.cdiAnnotationPrefix", defaultAnnotationPrefix,
-			"prefix of the annotations for the strategy cdi-annotations",
-			names("CDI_ANNOTATION_PREFIX"), names("cdi-annotation-prefix"),
-			func(f *file) *string { return f.Flags.Plugin.AnnotationPrefix },
-			func(c *Config) *string { return &c.AnnotationPrefix }),
-		textual("flags.plugin.nvidiaCTKPath", "/usr/bin/nvidia-ctk",
-			"host path of the program that CDI hooks run",
-			names("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"), names("nvidia-cdi-hook-path", "nvidia-ctk-path"),
-			func(f *file) *string { return f.Flags.Plugin.CTKPath }, func(c *Config) *string { return &c.CDIHook }),
-		textual("flags.plugin.containerDriverRoot", "/driver-root", "path of the driver root in this container",
-			names("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
-			names("driver-root-ctr-path", "container-driver-root"),
-			func(f *file) *string { return f.Flags.Plugin.ContainerDriverRoot },
-			func(c *Config) *string { return &c.ContainerDriverRoot }),
-		textual("flags.mpsRoot", "", "ignored: MPS is not supported",
-			names("MPS_ROOT"), names("mps-root"),
-			func(f *file) *string { return f.Flags.MPSRoot }, func(*Config) *string { return new(string) }),
-		textual("flags.plugin.sharedDevicesAllocationPolicy", policyDistributed,
-			"choice of the GPU for the next replica or MIG device: distributed or packed",
-			names("SHARED_DEVICES_ALLOCATION_POLICY"), names("shared-devices-allocation-policy"),
-			func(f *file) *string { return f.Flags.Plugin.SharedPolicy },
-			func(c *Config) *string { return &c.SharedPolicy }),
-		textual("flags.deviceDiscoveryStrategy", "auto", "method of GPU discovery: auto or nvml",
-			names("DEVICE_DISCOVERY_STRATEGY"), names("device-discovery-strategy"),
-			func(f *file) *string { return f.Flags.Discovery }, func(c *Config) *string { return &c.Discovery }),
-		{key: "imex.channelIDs", names: names("imex-channel-ids"), env: names("IMEX_CHANNEL_IDS"), kind: integer,
-			preset: []string{},
-			usage:  "IMEX channels to add to containers: none, or 0",
-			file:   func(f *file) []string { return f.IMEX.channels() },
-			apply:  func(c *Config, values []string) { c.IMEXChannels, _ = numbers(values) }},
-		truth("imex.required", false, "exit with an error if an IMEX channel is missing",
-			names("IMEX_REQUIRED"), names("imex-required"),
-			func(f *file) *bool { return f.IMEX.Required }, func(c *Config) *bool { return &c.IMEXRequired }),
+		{"fail-on-init-error", "FAIL_ON_INIT_ERROR", "flags.failOnInitError", "false",
+			func(c *Config) any { return &c.FailOnInitError },
+			"exit with an error if NVML cannot be initialized at the start (the default of NVIDIA's own plugin); " +
+				"if false, wait for the driver and offer no device"},
+		{"driver-root nvidia-driver-root", "NVIDIA_DRIVER_ROOT", "flags.nvidiaDriverRoot", "/",
+			func(c *Config) any { return &c.DriverRoot },
+			"root of NVIDIA's driver on the host, / or /run/nvidia/driver"},
+		{"nvidia-dev-root dev-root", "NVIDIA_DEV_ROOT", "flags.nvidiaDevRoot", "",
+			func(c *Config) any { return &c.HostDevRoot },
+			"root of NVIDIA's device nodes on the host (default the driver root)"},
+		{"pass-device-specs", "PASS_DEVICE_SPECS", "flags.plugin.passDeviceSpecs", "false",
+			func(c *Config) any { return &c.PassDeviceSpecs },
+			"also return the device nodes in the kubelet's device specs"},
+		{"device-list-strategy", "DEVICE_LIST_STRATEGY", "flags.plugin.deviceListStrategy", ListEnvVar,
+			func(c *Config) any { return &c.DeviceList },
+			"methods of passing GPUs to containers, comma-separated: envvar, volume-mounts, cdi-annotations, cdi-cri"},
+		{"device-id-strategy", "DEVICE_ID_STRATEGY", "flags.plugin.deviceIDStrategy", IDUUID,
+			func(c *Config) any { return &c.DeviceID }, "IDs of GPUs passed to containers: uuid or index"},
+		{"gdrcopy-enabled", "GDRCOPY_ENABLED", "flags.gdrcopyEnabled", "false",
+			func(c *Config) any { return &c.GDRCopy }, "add GDRCopy to containers"},
+		{"gds-enabled", "GDS_ENABLED", "flags.gdsEnabled", "false", func(c *Config) any { return &c.GDS },
+			"add GPUDirect Storage to containers"},
+		{"mofed-enabled", "MOFED_ENABLED", "flags.mofedEnabled", "false",
+			func(c *Config) any { return &c.MOFED },
+			"add all InfiniBand device nodes of the node to containers, which breaks the isolation of VFs"},
+		{"cdi-annotation-prefix", "CDI_ANNOTATION_PREFIX", "flags.plugin.cdiAnnotationPrefix",
+			defaultAnnotationPrefix, func(c *Config) any { return &c.AnnotationPrefix },
+			"prefix of the annotations for the strategy cdi-annotations"},
+		{"nvidia-cdi-hook-path nvidia-ctk-path", "NVIDIA_CDI_HOOK_PATH NVIDIA_CTK_PATH",
+			"flags.plugin.nvidiaCTKPath", "/usr/bin/nvidia-ctk", func(c *Config) any { return &c.CDIHook },
+			"host path of the program that CDI hooks run"},
+		{"driver-root-ctr-path container-driver-root", "DRIVER_ROOT_CTR_PATH CONTAINER_DRIVER_ROOT",
+			"flags.plugin.containerDriverRoot", "/driver-root",
+			func(c *Config) any { return &c.ContainerDriverRoot }, "path of the driver root in this container"},
+		{"mps-root", "MPS_ROOT", "flags.mpsRoot", "", func(*Config) any { return new(string) },
+			"ignored: MPS is not supported"},
+		{"shared-devices-allocation-policy", "SHARED_DEVICES_ALLOCATION_POLICY",
+			"flags.plugin.sharedDevicesAllocationPolicy", policyDistributed,
+			func(c *Config) any { return &c.SharedPolicy },
+			"choice of the GPU for the next replica or MIG device: distributed or packed"},
+		{"device-discovery-strategy", "DEVICE_DISCOVERY_STRATEGY", "flags.deviceDiscoveryStrategy", "auto",
+			func(c *Config) any { return &c.Discovery }, "method of GPU discovery: auto or nvml"},
+		{"imex-channel-ids", "IMEX_CHANNEL_IDS", "imex.channelIDs", "",
+			func(c *Config) any { return &c.IMEXChannels }, "IMEX channels to add to containers: none, or 0"},
+		{"imex-required", "IMEX_REQUIRED", "imex.required", "false",
+			func(c *Config) any { return &c.IMEXRequired }, "exit with an error if an IMEX channel is missing"},
 		// NVIDIA's own plugin has no such setting: broken GPUs stay unhealthy.
-		truth("", false,
-			"mark a GPU as healthy again after an Xid error if the driver reports that no recovery is necessary; "+
-				"if false, the GPU stays unhealthy until the plugin restarts",
-			names("XID_RECOVERY"), names("xid-recovery"),
-			func(*file) *bool { return nil }, func(c *Config) *bool { return &c.XidRecovery }),
-		textual("", "/var/lib/kubelet/device-plugins/kubelet.sock",
-			"socket of the kubelet; if empty, no device is offered",
-			names("KUBELET_SOCKET"), names("kubelet-socket"),
-			notInFile, func(c *Config) *string { return &c.KubeletSocket }),
-		several("", []string{}, "feature flags of NVIDIA's CDI library",
-			names("CDI_FEATURE_FLAGS"), names("cdi-feature-flags"),
-			nil, func(c *Config) *[]string { return &c.CDIFeatures }),
-		several("", []string{}, "hooks to omit from CDI specifications, or all",
-			names("CDI_DISABLE_HOOKS"), names("cdi-disable-hooks"),
-			nil, func(c *Config) *[]string { return &c.CDIDisabledHooks }),
-		textual("", "", "configuration file of NVIDIA's own plugin, version v1, in YAML or JSON",
-			names("CONFIG_FILE"), names("config-file"), notInFile, func(c *Config) *string { return &c.File }),
+		{"xid-recovery", "XID_RECOVERY", "", "false", func(c *Config) any { return &c.XidRecovery },
+			"mark a GPU as healthy again after an Xid error if the driver reports that no recovery is necessary; " +
+				"if false, the GPU stays unhealthy until the plugin restarts"},
+		{"kubelet-socket", "KUBELET_SOCKET", "", "/var/lib/kubelet/device-plugins/kubelet.sock",
+			func(c *Config) any { return &c.KubeletSocket },
+			"socket of the kubelet; if empty, no device is offered"},
+		{"cdi-feature-flags", "CDI_FEATURE_FLAGS", "", "", func(c *Config) any { return &c.CDIFeatures },
+			"feature flags of NVIDIA's CDI library"},
+		{"cdi-disable-hooks", "CDI_DISABLE_HOOKS", "", "",
+			func(c *Config) any { return &c.CDIDisabledHooks },
+			"hooks to omit from CDI specifications, or all"},
+		{"config-file", "CONFIG_FILE", "", "", func(c *Config) any { return &c.File },
+			"configuration file of NVIDIA's own plugin, version v1, in YAML or JSON"},
 	}
 }
 
