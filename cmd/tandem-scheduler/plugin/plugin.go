@@ -18,7 +18,8 @@
 // ignores the node until the node writes another version, and reports the object with a log line, an Event of
 // the Node and the metric scheduler_tandem_refused_objects.
 //
-// Nodes without an object, and nodes with an unknown kubelet policy, are never filtered.
+// Nodes without an object are never filtered, nodes with an unknown kubelet policy only by counts of devices
+// and required alignment.
 //
 // # State: source; bound; refresh; precedence
 //
