@@ -63,7 +63,7 @@ func (c *chooser) place(half, other placement.Half) (placement.Choice, error) {
 	request := placement.Request{Links: c.links()}
 	c.kind.AddTo(&request, half)
 	c.kind.Other().AddTo(&request, other)
-	return placement.Choose(c.machine.newest(), request)
+	return placement.Choose(c.machine.Newest(), request)
 }
 
 // otherHalf returns the container's devices of the other kind, and more up to the requested number: the
@@ -80,7 +80,7 @@ func (c *chooser) otherHalf(size int) placement.Half {
 	for _, d := range half.Held {
 		held[d.Address] = true
 	}
-	for d := range c.machine.newest().Devices() {
+	for d := range c.machine.Newest().Devices() {
 		if d.Class.IsGPU() && !held[d.Address] {
 			half.Free = append(half.Free, placement.Device{ID: d.Address.String(), Address: d.Address})
 		}

@@ -101,34 +101,60 @@ type Announced interface {
 func newCoordinator(
 	c *Config, machine *machine, sources *intent.Sources, pods PodResources,
 ) (*admission.Coordinator, error) {
-	config := admission.Config{
+	return admission.New(admission.Config{
 		RunDir:    c.RunDir,
 		Disk:      c.Disk,
-		Refresh:   machine.refresh,
-		Newest:    machine.newest,
-		Get:       pods.Get,
-		Life:      pods.Life,
-		Recorded:  system.BoundRead(c.Log, system.FileLimit, kubelet.NewCheckpointReader(c.KubeletDir).Read),
-		Granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(c.KubeletDir) },
-		Pods:      sources.Pods,
 		Alignment: c.Intent.Policy.Alignment,
-		Manager:   newManagerReader(c, machine.newest),
 		Log:       c.Log,
 		Observer:  c.Observer,
-	}
-	if slices.Contains(c.Intent.Sources, intent.PodResources) {
-		config.Look, config.AllocatableCPUs = pods.List, pods.AllocatableCPUs
-		config.NodeCPUs = func() (map[int]topology.CPUSet, error) { return topology.CPUs(os.DirFS(c.SysRoot)) }
-	}
-	return admission.New(config)
-}
-
-// newManagerReader returns a function for the node's Topology Manager.
-func newManagerReader(c *Config, tree func() *topology.Tree) func() (model.TopologyManager, error) {
-	return system.BoundRead(c.Log, system.FileLimit, func() (model.TopologyManager, error) {
-		return readManager(c.Kubelet, os.DirFS(c.SysRoot), tree())
+		Machine:   machine,
+		Kubelet:   newNodeKubelet(c, machine, pods),
+		Pods:      sources,
+		MayList:   slices.Contains(c.Intent.Sources, intent.PodResources),
 	})
 }
+
+// nodeKubelet has the records of the node's kubelet, by PodResources and by files.
+type nodeKubelet struct {
+	PodResources
+	config     *Config
+	checkpoint func() (kubelet.Checkpoint, error)
+	manager    func() (model.TopologyManager, error)
+}
+
+// newNodeKubelet returns the kubelet of a node. A disk that hangs costs a time limit.
+func newNodeKubelet(c *Config, machine *machine, pods PodResources) *nodeKubelet {
+	return &nodeKubelet{
+		PodResources: pods, config: c,
+		checkpoint: system.BoundRead(c.Log, system.FileLimit, kubelet.NewCheckpointReader(c.KubeletDir).Read),
+		manager: system.BoundRead(c.Log, system.FileLimit, func() (model.TopologyManager, error) {
+			return readManager(c.Kubelet, os.DirFS(c.SysRoot), machine.Newest())
+		}),
+	}
+}
+
+// Checkpoint reads the device holders in the checkpoint.
+func (k *nodeKubelet) Checkpoint() (kubelet.Checkpoint, error) { return k.checkpoint() }
+
+// Granted reads the devices and mounts of containers in the checkpoint.
+func (k *nodeKubelet) Granted() ([]kubelet.Granted, error) {
+	return kubelet.ReadGranted(k.config.KubeletDir)
+}
+
+// CPUs returns the CPUs available for exclusive use, and all CPUs by NUMA node.
+func (k *nodeKubelet) CPUs(
+	ctx context.Context,
+) (exclusive topology.CPUSet, all map[int]topology.CPUSet, err error) {
+	exclusive, err = k.AllocatableCPUs(ctx)
+	if err != nil || len(exclusive) == 0 {
+		return nil, nil, err
+	}
+	all, err = topology.CPUs(os.DirFS(k.config.SysRoot))
+	return exclusive, all, err
+}
+
+// TopologyManager returns the Topology Manager by the kubelet's configuration.
+func (k *nodeKubelet) TopologyManager() (model.TopologyManager, error) { return k.manager() }
 
 // readManager returns the Topology Manager by files of the kubelet's configuration.
 func readManager(
@@ -207,17 +233,18 @@ func (m *machine) read() (*topology.Tree, error) {
 	return tree, nil
 }
 
-func (m *machine) newest() *topology.Tree {
+// Newest returns the tree of the last read.
+func (m *machine) Newest() *topology.Tree {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.tree
 }
 
-// refresh makes the tree at least as recent as an announcement. Devices change with the machine, so another
+// Refresh makes the tree at least as recent as an announcement. Devices change with the machine, so another
 // process's announcement causes a read. This process's plugins read the tree themselves, so that only an
 // announcement of a device outside the tree causes a read.
-func (m *machine) refresh(a device.Announcement) error {
-	if a.Own && covers(m.newest(), a.Devices) {
+func (m *machine) Refresh(a device.Announcement) error {
+	if a.Own && covers(m.Newest(), a.Devices) {
 		return nil
 	}
 	_, err := m.read()

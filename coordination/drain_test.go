@@ -48,12 +48,12 @@ func drains(t *testing.T, name string) bool {
 	})
 	await(t, dir, connected(gpus, vfs))
 	c := server.election.serving.Load().coordinator
-	recorded, began, goOn := c.Recorded, make(chan struct{}), make(chan struct{})
-	c.Recorded = func() (kubelet.Checkpoint, error) {
+	own, began, goOn := c.Kubelet, make(chan struct{}), make(chan struct{})
+	c.Kubelet = checkpoints{own, func() (kubelet.Checkpoint, error) {
 		close(began)
 		<-goOn
-		return recorded()
-	}
+		return own.Checkpoint()
+	}}
 	id := map[string]string{gpus: "gpu0", vfs: "vf0"}[name]
 	answers := make(chan error, 1)
 	go func() {

@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -51,17 +52,10 @@ func FuzzMessages(f *testing.F) {
 			Pods:       []kubelet.Pod{pod},
 			Containers: map[kubelet.Container]kubelet.Devices{{Pod: pod, Name: "c"}: {gpus: {"h"}, vfs: {"v"}}},
 		}
-		look := func(context.Context) (kubelet.View, error) { return view, nil }
 		dir := t.TempDir()
 		coordinator, err := admission.New(admission.Config{
-			RunDir:   dir,
-			Refresh:  func(device.Announcement) error { return nil },
-			Newest:   func() *topology.Tree { return new(topology.Tree) },
-			Look:     look,
-			Get:      func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) { return look(ctx) },
-			Recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },
-			Granted:  func() ([]kubelet.Granted, error) { return nil, fs.ErrNotExist },
-			Log:      slog.New(slog.DiscardHandler),
+			RunDir: dir, Log: slog.New(slog.DiscardHandler), MayList: true,
+			Machine: constantNode{}, Kubelet: constantNode{view: view}, Pods: constantNode{},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -116,4 +110,33 @@ func (s *nodeServer) take(t *testing.T, kind byte, message []byte) {
 			_, _ = s.Explain(t.Context(), m)
 		}
 	}
+}
+
+// constantNode is a machine and a kubelet that never change.
+type constantNode struct{ view kubelet.View }
+
+func (constantNode) Refresh(device.Announcement) error { return nil }
+
+func (constantNode) Newest() *topology.Tree { return new(topology.Tree) }
+
+func (constantNode) Life() string { return "" }
+
+func (constantNode) Checkpoint() (none kubelet.Checkpoint, err error) { return none, nil }
+
+func (constantNode) Granted() ([]kubelet.Granted, error) { return nil, fs.ErrNotExist }
+
+func (n constantNode) List(context.Context) (kubelet.View, error) { return n.view, nil }
+
+func (n constantNode) Get(context.Context, kubelet.Pod) (kubelet.View, error) { return n.view, nil }
+
+func (constantNode) CPUs(context.Context) (topology.CPUSet, map[int]topology.CPUSet, error) {
+	return nil, nil, nil
+}
+
+func (constantNode) TopologyManager() (none model.TopologyManager, err error) {
+	return none, kubelet.ErrNotRead
+}
+
+func (constantNode) Pods(context.Context) (none intent.Answer, err error) {
+	return none, kubelet.ErrNotRead
 }

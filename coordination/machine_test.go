@@ -44,9 +44,9 @@ func TestTreeIsReadOncePerChange(t *testing.T) {
 		{"its own plugin's, new", announce("0000:0c:00.1", true, true), true},
 		{"another process's", announce("0000:0c:00.0", false, true), true},
 	} {
-		before := m.newest()
-		err := m.refresh(c.announcement)
-		if read := m.newest() != before; err != nil || read != c.read {
+		before := m.Newest()
+		err := m.Refresh(c.announcement)
+		if read := m.Newest() != before; err != nil || read != c.read {
 			t.Errorf("%s: read %t, want %t; %v", c.name, read, c.read, err)
 		}
 	}

@@ -34,7 +34,7 @@ type Member struct {
 // Publish announces the resource's devices; the latest announcement replaces the previous announcement.
 func (m *Member) Publish(a device.Announcement) {
 	a.Own = true
-	if err := m.chooser.machine.refresh(a); err != nil {
+	if err := m.chooser.machine.Refresh(a); err != nil {
 		m.log.Warn("PCI tree not read; using the last known tree", "error", err)
 	}
 	m.announced.publish(a)

@@ -158,7 +158,7 @@ func (n *Node) Alive(ctx context.Context) error { return n.election.alive(ctx) }
 // Hinting returns what decides about the NUMA hints of VFs, without the pools: the kubelet's settings, as far
 // as known, and the GPUs as announced on this node since its boot, none before; and the PCI tree.
 func (n *Node) Hinting() (h model.Hinting, tree *topology.Tree) {
-	tree = n.machine.newest()
+	tree = n.machine.Newest()
 	h = model.Hinting{Nodes: tree.NUMANodes(), CPUs: model.HintedNodes(os.DirFS(n.config.SysRoot), tree)}
 	if settings, err := readKubelet(n.config.Kubelet); err == nil {
 		h.Kubelet = settings

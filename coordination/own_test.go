@@ -45,13 +45,13 @@ var offered = map[string][]string{gpus: {"a", "b", "gpu0"}, vfs: {"vf0", "vf1"}}
 func TestPanicCostsOneAnswer(t *testing.T) {
 	server, members, log := serverAndClient(t)
 	c := server.election.serving.Load().coordinator
-	look := c.Look
+	own := c.Kubelet
 	for name, member := range members {
-		c.Look = func(context.Context) (kubelet.View, error) { panic("a mistake") }
+		c.Kubelet = lister{own, func() (kubelet.View, error) { panic("a mistake") }}
 		if got := choose(t, member, offered[name], nil, 1); len(got) != 1 {
 			t.Errorf("%s: %v", name, got)
 		}
-		c.Look = look
+		c.Kubelet = own
 		if got := choose(t, member, offered[name], nil, 1); len(got) != 1 {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -70,12 +70,12 @@ func TestPanicCostsOneAnswer(t *testing.T) {
 func hang(n *Node) (letGo func()) {
 	c := n.election.serving.Load().coordinator
 	hangs, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	newest := c.Newest
-	c.Newest = func() *topology.Tree {
+	own := c.Machine
+	c.Machine = renewed{own, func() *topology.Tree {
 		close(hangs)
 		<-goOn
-		return newest()
-	}
+		return own.Newest()
+	}}
 	go func() {
 		defer close(done)
 		_ = c.Announce(gpus, device.GPU, oneGPU)
@@ -84,7 +84,7 @@ func hang(n *Node) (letGo func()) {
 	return func() {
 		close(goOn)
 		<-done
-		c.Newest = newest
+		c.Machine = own
 	}
 }
 

@@ -23,16 +23,16 @@ import (
 func TestPanicCostsOneSource(t *testing.T) {
 	server, members, log := serverAndClient(t)
 	c := server.election.serving.Load().coordinator
-	recorded := c.Recorded
+	own := c.Kubelet
 	for _, mistake := range []func(){
-		func() { c.Pods = func(context.Context) (intent.Answer, error) { panic("a mistake") } },
+		func() { c.Pods = requests(func() (intent.Answer, error) { panic("a mistake") }) },
 		func() {
-			c.Pods = nil
-			c.Recorded = system.BoundRead(c.Log, system.FileLimit, func() (kubelet.Checkpoint, error) {
+			c.Pods = requests(func() (none intent.Answer, err error) { return none, kubelet.ErrNotRead })
+			c.Kubelet = checkpoints{own, system.BoundRead(c.Log, system.FileLimit, func() (kubelet.Checkpoint, error) {
 				panic("a mistake")
-			})
+			})}
 		},
-		func() { c.Recorded = recorded },
+		func() { c.Kubelet = own },
 	} {
 		mistake()
 		for name, member := range members {
@@ -52,14 +52,14 @@ func TestPanicCostsOneAnnouncement(t *testing.T) {
 	t.Parallel()
 	server, members, log := serverAndClient(t)
 	c := server.election.serving.Load().coordinator
-	refresh := c.Refresh
+	own := c.Machine
 	var mistakes atomic.Int32
-	c.Refresh = func(a device.Announcement) error {
+	c.Machine = refreshed{own, func(a device.Announcement) error {
 		if mistakes.Add(1) == 1 {
 			panic("a mistake")
 		}
-		return refresh(a)
-	}
+		return own.Refresh(a)
+	}}
 	members[vfs].Publish(device.Announcement{})
 	await(t, server.config.RunDir, connected(gpus))
 	await(t, server.config.RunDir, connected(gpus, vfs))

@@ -39,8 +39,9 @@ func TestPolicyWithDropIn(t *testing.T) {
 		filepath.Join(dir, "none"): model.PolicyNone,
 	} {
 		files := kubelet.ConfigFiles{Config: file, Dir: folder}
-		read := newManagerReader(&Config{Kubelet: files, SysRoot: dir, Log: slog.New(slog.DiscardHandler)}, noTree)
-		if m, err := read(); m.Rule.Policy != want && want != "" || (err != nil) != (want == "") {
+		k := newNodeKubelet(&Config{Kubelet: files, SysRoot: dir, Log: slog.New(slog.DiscardHandler)},
+			&machine{tree: noTree()}, nil)
+		if m, err := k.TopologyManager(); m.Rule.Policy != want && want != "" || (err != nil) != (want == "") {
 			t.Errorf("drop-ins in %q: the coordinator plans by %+v, %v; want %q", folder, m, err, want)
 		}
 	}

@@ -31,10 +31,10 @@ func TestReturned(t *testing.T) {
 	await(t, dir, connected(gpus, vfs))
 	c := server.election.serving.Load().coordinator
 	var looks atomic.Int32
-	c.Look = func(context.Context) (kubelet.View, error) {
+	c.Kubelet = lister{c.Kubelet, func() (kubelet.View, error) {
 		looks.Add(1)
 		return kubelet.View{}, errors.New("it is counted")
-	}
+	}}
 	for m, id := range map[*Member]string{gpu: "gpu0", vf: "vf0"} {
 		if _, err := m.report(t.Context(), []string{id}); err != nil {
 			t.Fatal(err)
@@ -84,10 +84,10 @@ func TestReturnedToAnEarlierServer(t *testing.T) {
 	}
 	c := server.election.serving.Load().coordinator
 	var looks atomic.Int32
-	c.Look = func(context.Context) (kubelet.View, error) {
+	c.Kubelet = lister{c.Kubelet, func() (kubelet.View, error) {
 		looks.Add(1)
 		return kubelet.View{}, errors.New("it is counted")
-	}
+	}}
 	if _, err := vf.report(t.Context(), []string{"vf0"}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,12 +101,12 @@ func TestAwaitTaken(t *testing.T) {
 	server, members, _ := serverAndClient(t)
 	c := server.election.serving.Load().coordinator
 	reading, read := make(chan struct{}), make(chan struct{})
-	refresh := c.Refresh
-	c.Refresh = func(a device.Announcement) error {
+	own := c.Machine
+	c.Machine = refreshed{own, func(a device.Announcement) error {
 		close(reading)
 		<-read
-		return refresh(a)
-	}
+		return own.Refresh(a)
+	}}
 	members[vfs].Publish(device.Announcement{
 		Devices: []device.Device{{ID: "vf2", Address: topology.Address{Bus: 4}, Healthy: true}},
 	})

@@ -90,17 +90,16 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		recordedPods: map[kubelet.Pod]map[string]kubelet.Devices{},
 		uids:         map[kubelet.Pod]string{},
 	}
-	a.coordinator = &Coordinator{Config: &Config{
-		Refresh:  func(device.Announcement) error { return nil },
-		Newest:   func() *topology.Tree { return tree },
-		Look:     a.look,
-		Get:      a.get,
-		Life:     func() string { return sameKubelet },
-		Recorded: a.recorded,
-		Granted:  noContainer,
-		Pods:     a.intent,
-		Log:      slog.New(slog.DiscardHandler),
-	}}
+	read := &sources{
+		newest:   func() *topology.Tree { return tree },
+		look:     a.look,
+		get:      a.get,
+		life:     func() string { return sameKubelet },
+		recorded: a.recorded,
+		granted:  noContainer,
+		pods:     a.intent,
+	}
+	a.coordinator = &Coordinator{Config: read.with(Config{Log: slog.New(slog.DiscardHandler)})}
 	a.coordinator.startAt(tree, func() time.Time { return a.now })
 	a.all = map[string][]device.Device{}
 	for d := range tree.Devices() {

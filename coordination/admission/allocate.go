@@ -22,7 +22,7 @@ import (
 func (c *Coordinator) fail(name string, ids []string) {
 	defer c.store.changed.Fire()
 	var o observation
-	o.checkpoint = kubelet.Read(c.Recorded())
+	o.checkpoint = kubelet.Read(c.Kubelet.Checkpoint())
 	// after the end of the server, nobody is told
 	_ = c.decide(func(tx *transaction) error {
 		if open := tx.open; open != nil && (open.container.Lacks(name) || device.SameSet(open.devices[name], ids)) {
@@ -37,8 +37,8 @@ func (c *Coordinator) fail(name string, ids []string) {
 // passed the devices to the container. The error is errClosed if nothing was recorded.
 func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
 	defer c.store.changed.Fire()
-	o := observation{asked: c.now(), kubelet: c.reader.life()}
-	o.checkpoint = kubelet.Read(c.Recorded())
+	o := observation{asked: c.now(), kubelet: c.Kubelet.Life()}
+	o.checkpoint = kubelet.Read(c.Kubelet.Checkpoint())
 	looking, cancel := context.WithTimeout(ctx, system.LookLimit) // for all reads together
 	defer cancel()
 	// a kubelet that hangs leaves half of the time for the request sources
@@ -82,12 +82,12 @@ type Announced struct {
 // Announce replaces the devices of a plugin.
 func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcement) error {
 	defer c.store.changed.Fire()
-	if err := c.Refresh(a); err != nil {
+	if err := c.Machine.Refresh(a); err != nil {
 		c.Log.Warn("PCI tree not read; using the last known tree", "error", err)
 	}
 	c.reader.inFlight.forget(name)
 	err := c.decide(func(tx *transaction) (err error) {
-		tx.tree = c.Newest() // possibly newer than this announcement
+		tx.tree = c.Machine.Newest() // possibly newer than this announcement
 		tx.resources, err = tx.resources.Announce(name, kind, a)
 		tx.hold(tx.found)
 		return err
@@ -117,7 +117,7 @@ func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
 	var changed <-chan struct{}
 	c.locked(func() { changed = c.nextAnnouncement() })
 	s := c.current()
-	before := holders.Sources{Before: s.found, Known: s.known, Kubelet: c.reader.life()}
+	before := holders.Sources{Before: s.found, Known: s.known, Kubelet: c.Kubelet.Life()}
 	return Announced{s.tree, s.resources.All(), before}, changed
 }
 

@@ -122,7 +122,7 @@ func TestDoubleWhileListFails(t *testing.T) {
 			a.recordedPods[second] = a.pods[second]
 			a.record()
 			a.pending("third", wish{0, 4})
-			a.coordinator.Look = func(context.Context) (kubelet.View, error) {
+			sourcesOf(a.coordinator).look = func(context.Context) (kubelet.View, error) {
 				return kubelet.View{}, errors.New("the kubelet is busy")
 			}
 			offered := append(slices.Clone(held), ids(a.aligned(vfs, []int{0}))[:others]...)
@@ -200,7 +200,7 @@ func TestDoubleOfAnUnaskedContainer(t *testing.T) {
 	}
 	a.pods[owner]["d"] = kubelet.Devices{gpus: ids(unasked)}
 	write()
-	a.coordinator.Look = func(context.Context) (kubelet.View, error) {
+	sourcesOf(a.coordinator).look = func(context.Context) (kubelet.View, error) {
 		return kubelet.View{}, errors.New("the kubelet is busy")
 	}
 	a.pending("other", wish{1, 0})

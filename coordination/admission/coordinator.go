@@ -109,7 +109,7 @@ func New(config Config) (*Coordinator, error) {
 		return nil, err
 	}
 	folder := pairs.NewFolder(config.Disk, filepath.Join(config.RunDir, "pairs"), config.Log)
-	c := newCoordinator(&config, opened, folder, config.Newest(), time.Now)
+	c := newCoordinator(&config, opened, folder, config.Machine.Newest(), time.Now)
 	c.recoverState()
 	return c, nil
 }
@@ -185,7 +185,7 @@ func (c *Coordinator) publish(tx *transaction) bool {
 	return c.pairs.Complete(tx.paired.files, tx.paired.vfs, tx.tree, all)
 }
 
-// Config has the sources and the observer of a coordinator. The functions must be safe for concurrent use.
+// Config has the sources and the observer of a coordinator.
 type Config struct {
 	RunDir    string           // folder of the saved state and of pairs files
 	Disk      system.Disk      // of the same files
@@ -193,26 +193,40 @@ type Config struct {
 	Log       *slog.Logger
 	Observer  DecisionObserver // nil for none
 
-	// Refresh reads the PCI tree if an announcement has devices missing in the newest tree.
-	Refresh func(device.Announcement) error
+	Machine Machine
+	Kubelet Kubelet
+	Pods    Pods
+	MayList bool // questions may read Kubelet.List
+}
+
+// Machine is the PCI tree of the node. The methods are safe for concurrent use.
+type Machine interface {
+	// Refresh reads the tree if an announcement has devices missing in the newest tree.
+	Refresh(device.Announcement) error
 	// Newest returns the last read tree.
-	Newest func() *topology.Tree
-	// Look returns all pods by PodResources List. Look is never called during an Allocate. May be nil.
-	Look func(context.Context) (kubelet.View, error)
-	// Get returns a pod by PodResources Get, which is safe at any time.
-	Get func(context.Context, kubelet.Pod) (kubelet.View, error)
-	// Recorded reads the device holders in the kubelet's checkpoint.
-	Recorded func() (kubelet.Checkpoint, error)
+	Newest() *topology.Tree
+}
+
+// Kubelet has the records of the node's kubelet. The methods are safe for concurrent use.
+type Kubelet interface {
+	// Life identifies the running kubelet; "" if unknown.
+	Life() string
+	// Checkpoint reads the device holders in the kubelet's checkpoint.
+	Checkpoint() (kubelet.Checkpoint, error)
 	// Granted reads the devices and mounts of containers in the checkpoint.
-	Granted func() ([]kubelet.Granted, error)
-	// Pods returns the requests of the node's pods. May be nil.
-	Pods func(context.Context) (intent.Answer, error)
-	// Life identifies the running kubelet; "" if unknown. May be nil.
-	Life func() string
-	// AllocatableCPUs returns the CPUs available for exclusive use. May be nil.
-	AllocatableCPUs func(context.Context) (topology.CPUSet, error)
-	// NodeCPUs returns all CPUs by NUMA node.
-	NodeCPUs func() (map[int]topology.CPUSet, error)
-	// Manager returns the kubelet's Topology Manager. May be nil.
-	Manager func() (model.TopologyManager, error)
+	Granted() ([]kubelet.Granted, error)
+	// List returns all pods by PodResources List. List is never called during an Allocate.
+	List(context.Context) (kubelet.View, error)
+	// Get returns a pod by PodResources Get, which is safe at any time.
+	Get(context.Context, kubelet.Pod) (kubelet.View, error)
+	// CPUs returns the CPUs available for exclusive use, none if the policy is not static, and all CPUs by NUMA
+	// node.
+	CPUs(context.Context) (exclusive topology.CPUSet, all map[int]topology.CPUSet, err error)
+	// TopologyManager returns the kubelet's Topology Manager.
+	TopologyManager() (model.TopologyManager, error)
+}
+
+// Pods has the requests of the node's pods. The method is safe for concurrent use.
+type Pods interface {
+	Pods(context.Context) (intent.Answer, error)
 }

@@ -47,17 +47,17 @@ func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 			a.specs = []intent.Pod{{Pod: pod, UID: "uid", Containers: []intent.Container{
 				{Name: "c", Requests: map[string]int{gpus: 2, vfs: 2}, CPUs: c.cpus},
 			}}}
-			a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+			sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
 				view, err := a.look(ctx)
 				view.Exclusive = c.exclusive
 				return view, err
 			}
 			asked := false
-			a.coordinator.AllocatableCPUs = func(context.Context) (topology.CPUSet, error) {
+			sourcesOf(a.coordinator).allocatableCPUs = func(context.Context) (topology.CPUSet, error) {
 				asked = true
 				return c.allocatable, c.err
 			}
-			a.coordinator.NodeCPUs = func() (map[int]topology.CPUSet, error) { return all, nil }
+			sourcesOf(a.coordinator).nodeCPUs = func() (map[int]topology.CPUSet, error) { return all, nil }
 			var available []string
 			for _, d := range a.all[vfs] {
 				available = append(available, d.ID)
@@ -91,7 +91,7 @@ func TestCPUsOfHintedDevices(t *testing.T) {
 		{Pod: pod, UID: "uid",
 			Containers: []intent.Container{{Name: "c", Requests: map[string]int{vfs: 1}, CPUs: 1}}},
 	}
-	a.coordinator.AllocatableCPUs = func(context.Context) (topology.CPUSet, error) {
+	sourcesOf(a.coordinator).allocatableCPUs = func(context.Context) (topology.CPUSet, error) {
 		t.Error("the kubelet is asked for CPUs")
 		return nil, nil
 	}

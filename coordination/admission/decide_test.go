@@ -28,9 +28,9 @@ func TestNoOrderOfCommitsLosesADevice(t *testing.T) {
 		a := newAdmission(t, "oci-mi300x-derived", 2, seed%2 == 0, seed)
 		a.keepCheckpoint()
 		d := &disorder{admission: a, random: rand.New(rand.NewPCG(seed, 7))}
-		look := a.coordinator.Look
-		a.coordinator.Pods = nil // nobody else reads what goes on meanwhile
-		a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+		look := sourcesOf(a.coordinator).look
+		sourcesOf(a.coordinator).pods = nil // nobody else reads what goes on meanwhile
+		sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
 			view, err := look(ctx)
 			d.meanwhile() // what was read is older than this
 			return view, err
@@ -137,7 +137,7 @@ func (d *disorder) check(seed uint64) {
 	d.t.Helper()
 	before, view := d.coordinator.current(), d.view()
 	now := observation{
-		view: kubelet.Read(view, nil), checkpoint: kubelet.Read(d.coordinator.Recorded()),
+		view: kubelet.Read(view, nil), checkpoint: kubelet.Read(d.coordinator.Kubelet.Checkpoint()),
 	}
 	found, _ := holders.Find(now.sources(before, nil))
 	after := newBooks(before.tree, before.resources, found)

@@ -114,8 +114,8 @@ func TestMetricsAskNowAndThen(t *testing.T) {
 		}
 	}
 	asked := 0
-	get := a.coordinator.Get
-	a.coordinator.Get = func(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
+	get := sourcesOf(a.coordinator).get
+	sourcesOf(a.coordinator).get = func(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
 		asked++
 		return get(ctx, pod)
 	}

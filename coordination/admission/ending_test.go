@@ -25,8 +25,8 @@ func TestPodEndsDuringAnAdmission(t *testing.T) {
 			ending := a.add("ending")
 			a.admit(ending, "worker", wish{4, 4}) // the first socket
 			prepare(a)
-			look := a.coordinator.Look
-			a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+			look := sourcesOf(a.coordinator).look
+			sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
 				view, err := look(ctx)
 				delete(view.Containers, kubelet.Container{Pod: ending, Name: "worker"})
 				view.Pods = slices.DeleteFunc(view.Pods, func(p kubelet.Pod) bool { return p == ending })

@@ -113,7 +113,7 @@ func (i *inspector) readPod(ctx context.Context, name podName) (kubelet.View, bo
 	if name.namespace == "" {
 		name.namespace = "default"
 	}
-	view, err := i.reader.Get(ctx, kubelet.Pod{Namespace: name.namespace, Name: name.pod})
+	view, err := i.reader.Kubelet.Get(ctx, kubelet.Pod{Namespace: name.namespace, Name: name.pod})
 	return view, err == nil
 }
 

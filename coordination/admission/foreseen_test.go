@@ -28,13 +28,13 @@ func watched(t *testing.T, source intent.Source) (a *admission, looks *atomic.In
 	a.source = source
 	a.keepCheckpoint()
 	looks = new(atomic.Int32)
-	c := a.coordinator
-	look, pods := c.Look, c.Pods
-	c.Look = func(ctx context.Context) (kubelet.View, error) {
+	read := sourcesOf(a.coordinator)
+	look, pods := read.look, read.pods
+	read.look = func(ctx context.Context) (kubelet.View, error) {
 		looks.Add(1)
 		return look(ctx)
 	}
-	c.Pods = func(ctx context.Context) (intent.Answer, error) {
+	read.pods = func(ctx context.Context) (intent.Answer, error) {
 		answer, err := pods(ctx)
 		if err == nil {
 			looks.Add(1)
@@ -142,7 +142,7 @@ func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
 			return 2
 		},
 		"no checkpoint": func(a *admission, _ kubelet.Pod) int {
-			a.coordinator.Recorded = unreadable
+			sourcesOf(a.coordinator).recorded = unreadable
 			return 2
 		},
 		"the kubelet has gone on": func(a *admission, pod kubelet.Pod) int {

@@ -153,7 +153,7 @@ func (r *reader) readRecipient(
 	if s.open.proves(name, ids, now) {
 		return lives
 	}
-	o.answer = kubelet.Read(r.readRequests(ctx))
+	o.answer = kubelet.Read(r.Pods.Pods(ctx))
 	if o.answer.IsKnown() || s.open == nil {
 		return lives
 	}
@@ -164,7 +164,7 @@ func (r *reader) readRecipient(
 func (r *reader) readFate(ctx context.Context, pods []kubelet.Pod) fate {
 	gone := 0
 	for _, pod := range pods[:min(len(pods), getBurst)] {
-		if view, err := r.Get(ctx, pod); err == nil && len(view.Pods) == 0 {
+		if view, err := r.Kubelet.Get(ctx, pod); err == nil && len(view.Pods) == 0 {
 			gone++
 		}
 	}

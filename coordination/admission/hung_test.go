@@ -22,14 +22,14 @@ import (
 func TestHungLooksAreWaitedForTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-		a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+		sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
 			<-ctx.Done()
 			return kubelet.View{}, fmt.Errorf("list: %w", ctx.Err())
 		}
-		a.coordinator.Get = func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) {
-			return a.coordinator.Look(ctx)
+		sourcesOf(a.coordinator).get = func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) {
+			return a.coordinator.Kubelet.List(ctx)
 		}
-		a.coordinator.Pods = func(ctx context.Context) (intent.Answer, error) {
+		sourcesOf(a.coordinator).pods = func(ctx context.Context) (intent.Answer, error) {
 			<-ctx.Done()
 			return intent.Answer{}, ctx.Err()
 		}
@@ -58,7 +58,9 @@ func TestHungCheckpointIsTold(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	var log bytes.Buffer
 	a.coordinator.Log = slog.New(slog.NewTextHandler(&log, nil))
-	a.coordinator.Recorded = func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, system.ErrHangs }
+	sourcesOf(a.coordinator).recorded = func() (none kubelet.Checkpoint, err error) {
+		return none, system.ErrHangs
+	}
 	ids, _ := a.ask(gpus, 0, 2)
 	a.allocated(gpus, ids)
 	for _, want := range []string{"judge who asks without", "judge whose devices these are without"} {

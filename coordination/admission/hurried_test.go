@@ -18,12 +18,12 @@ import (
 func TestAllocateAsksASourceInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-		a.coordinator.Get = func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) {
+		sourcesOf(a.coordinator).get = func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) {
 			<-ctx.Done()
 			return kubelet.View{}, ctx.Err()
 		}
 		var left []time.Duration
-		a.coordinator.Pods = func(ctx context.Context) (intent.Answer, error) {
+		sourcesOf(a.coordinator).pods = func(ctx context.Context) (intent.Answer, error) {
 			deadline, _ := ctx.Deadline()
 			left = append(left, time.Until(deadline))
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {

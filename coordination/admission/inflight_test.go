@@ -15,8 +15,8 @@ func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
 	a.keepCheckpoint()
-	look, looks := a.coordinator.Look, 0
-	a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+	look, looks := sourcesOf(a.coordinator).look, 0
+	sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
 		looks++
 		return look(ctx)
 	}

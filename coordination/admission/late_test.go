@@ -34,8 +34,8 @@ func TestLateQuestionChangesNothing(t *testing.T) {
 			a.keepCheckpoint()
 			pod := a.add("pod")
 			asked, goOn := make(chan struct{}), make(chan struct{})
-			look, looks := a.coordinator.Look, 0
-			a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+			look, looks := sourcesOf(a.coordinator).look, 0
+			sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
 				view, err := look(ctx)
 				if looks++; looks > 1 {
 					return view, err
@@ -104,8 +104,8 @@ func TestLateRefusalIsNone(t *testing.T) {
 	}
 	taken := a.pods[first]["worker"][vfs]
 	ctx, cancel := context.WithCancel(t.Context())
-	get := a.coordinator.Get
-	a.coordinator.Get = func(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
+	get := sourcesOf(a.coordinator).get
+	sourcesOf(a.coordinator).get = func(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
 		defer cancel()
 		return get(ctx, pod)
 	}
@@ -125,8 +125,8 @@ func TestGivenUpQuestionChangesNothing(t *testing.T) {
 	a.keepCheckpoint()
 	a.add("pod")
 	ctx, cancel := context.WithCancel(t.Context())
-	look := a.coordinator.Look
-	a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+	look := sourcesOf(a.coordinator).look
+	sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
 		defer cancel()
 		return look(ctx)
 	}
@@ -147,14 +147,14 @@ func TestQuestionsTakeTurns(t *testing.T) {
 		a.keepCheckpoint()
 		a.add("pod")
 		q := &api.PreferRequest{Resource: gpus, Available: ids(a.aligned(gpus, []int{0})), Size: 2}
-		look, looks := a.coordinator.Look, 0
+		look, looks := sourcesOf(a.coordinator).look, 0
 		var others sync.WaitGroup
 		ask := func(ctx context.Context, want error) {
 			if _, _, err := a.coordinator.Prefer(ctx, q); !errors.Is(err, want) {
 				t.Errorf("a question: %v, want %v", err, want)
 			}
 		}
-		a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+		sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
 			if looks++; looks == 1 {
 				given, cancel := context.WithCancel(ctx)
 				others.Go(func() { ask(given, context.Canceled) })

@@ -27,7 +27,7 @@ func TestAllocateAfterLostQuestion(t *testing.T) {
 	for _, same := range []bool{false, true} {
 		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 		c := a.coordinator
-		c.Look = nil
+		c.MayList = false
 		if same { // no free VF on the switch of the first GPU
 			near := func(d device.Device) bool {
 				return c.current().tree.Distance(a.all[gpus][0].Address, d.Address).Level.Direct()

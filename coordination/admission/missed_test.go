@@ -248,7 +248,7 @@ func TestKubeletThatStartsListsItsPodsOneByOne(t *testing.T) {
 	a := told(t)
 	a.source = ""
 	life, listed := "first", map[string]bool{}
-	a.coordinator.Look = func(context.Context) (kubelet.View, error) {
+	sourcesOf(a.coordinator).look = func(context.Context) (kubelet.View, error) {
 		view := a.view()
 		view.Life = life
 		if len(listed) > 0 {

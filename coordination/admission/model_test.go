@@ -58,31 +58,31 @@ func newJudge(t *testing.T, seed uint64, source intent.Source, trouble trouble) 
 	j.kubelet.None, j.kubelet.Trouble = none, trouble.Trouble
 	j.kubelet.Now = func() time.Time { return j.now }
 	away := errors.New("away")
-	c := j.coordinator
-	c.Look = func(context.Context) (kubelet.View, error) {
+	read := sourcesOf(j.coordinator)
+	read.look = func(context.Context) (kubelet.View, error) {
 		if j.random.Float64() < j.trouble.away {
 			j.blind = true
 			return kubelet.View{}, away
 		}
 		return j.kubelet.List(), nil
 	}
-	c.Get = func(_ context.Context, pod kubelet.Pod) (kubelet.View, error) { return j.kubelet.Get(pod), nil }
-	c.Life = func() string { return j.kubelet.Get(kubelet.Pod{}).Life }
-	c.Pods = func(context.Context) (intent.Answer, error) {
+	read.get = func(_ context.Context, pod kubelet.Pod) (kubelet.View, error) { return j.kubelet.Get(pod), nil }
+	read.life = func() string { return j.kubelet.Get(kubelet.Pod{}).Life }
+	read.pods = func(context.Context) (intent.Answer, error) {
 		pods, told := j.kubelet.Tell()
 		if !told || source == "" {
 			return intent.Answer{}, errors.New("no source")
 		}
 		return intent.Answer{Source: source, Pods: pods}, nil
 	}
-	c.Manager = func() (kubeletmodel.TopologyManager, error) {
+	read.manager = func() (kubeletmodel.TopologyManager, error) {
 		if none {
 			return kubeletmodel.TopologyManager{Rule: kubeletmodel.Rule{Policy: kubeletmodel.PolicyNone}}, nil
 		}
 		return kubeletmodel.TopologyManager{Rule: kubeletmodel.Rule{Policy: kubeletmodel.Restricted}}, nil
 	}
 	reader := kubelet.NewCheckpointReader(dir)
-	c.Recorded = reader.Read
+	read.recorded = reader.Read
 	return j
 }
 

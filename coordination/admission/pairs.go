@@ -140,10 +140,10 @@ func (c *Coordinator) StayTidy(ctx context.Context) error {
 
 // tidyPairs removes the pairs files of ended containers.
 func (c *Coordinator) tidyPairs() {
-	recorded, err := c.Recorded() // before the containers: theirs is no older checkpoint
+	recorded, err := c.Kubelet.Checkpoint() // before the containers: theirs is no older checkpoint
 	var containers []kubelet.Granted
 	if err == nil {
-		containers, err = c.Granted()
+		containers, err = c.Kubelet.Granted()
 	}
 	if err != nil {
 		c.Log.Info("pairs files of ended containers not removed", "error", err)

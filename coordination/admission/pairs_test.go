@@ -158,8 +158,8 @@ func TestTidyPairs(t *testing.T) {
 	gpu, vf := a.all[gpus][0], a.all[vfs][0]
 	file := filepath.Join(dir, "kept.json")
 	recorded := kubelet.Checkpoint{Identity: kubelet.Identity{Size: 1}}
-	c.Recorded = func() (kubelet.Checkpoint, error) { return recorded, nil }
-	c.Granted = func() ([]kubelet.Granted, error) {
+	sourcesOf(c).recorded = func() (kubelet.Checkpoint, error) { return recorded, nil }
+	sourcesOf(c).granted = func() ([]kubelet.Granted, error) {
 		return []kubelet.Granted{
 			{Container: "u/c", Devices: kubelet.Devices{gpus: {gpu.ID}, vfs: {vf.ID}},
 				Mounts: []string{"/etc/other", file}},
@@ -235,11 +235,12 @@ func TestStayTidy(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c := &Coordinator{Config: &Config{Granted: func() ([]kubelet.Granted, error) {
+		read := &sources{granted: func() ([]kubelet.Granted, error) {
 			return []kubelet.Granted{{Container: "u/c", Mounts: []string{running}}}, nil
-		}, Recorded: func() (kubelet.Checkpoint, error) { // written from time to time
+		}, recorded: func() (kubelet.Checkpoint, error) { // written from time to time
 			return kubelet.Checkpoint{Identity: kubelet.Identity{Modified: time.Now().UnixNano()}}, nil
-		}}}
+		}}
+		c := &Coordinator{Config: read.with(Config{})}
 		c.startAt(nil, time.Now)
 		c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())

@@ -5,7 +5,6 @@ package admission
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -56,8 +55,8 @@ func (r *reader) readForeseen(s *state, asked time.Time, q *api.PreferRequest) (
 	if !s.foresees(q, asked) {
 		return o, false
 	}
-	o.kubelet = r.life()
-	o.checkpoint = kubelet.Read(r.Recorded())
+	o.kubelet = r.Kubelet.Life()
+	o.checkpoint = kubelet.Read(r.Kubelet.Checkpoint())
 	return o, o.progress(s) == asking.Open
 }
 
@@ -66,28 +65,28 @@ func (r *reader) readForeseen(s *state, asked time.Time, q *api.PreferRequest) (
 func (r *reader) readAll(ctx context.Context, before *state, q *api.PreferRequest) (o observation) {
 	ctx, cancel := context.WithTimeout(ctx, system.LookLimit)
 	defer cancel()
-	o.kubelet = r.life()
+	o.kubelet = r.Kubelet.Life()
 	var all sync.WaitGroup
 	all.Go(func() {
 		_ = system.Survive(r.Log, func() error { // not read after a panic
-			o.answer = kubelet.Read(r.readRequests(ctx))
+			o.answer = kubelet.Read(r.Pods.Pods(ctx))
 			return nil
 		})
 	})
-	o.checkpoint = kubelet.Read(r.Recorded())
-	mayList := len(q.GetMustInclude()) == 0 && r.Look != nil
+	o.checkpoint = kubelet.Read(r.Kubelet.Checkpoint())
+	mayList := len(q.GetMustInclude()) == 0 && r.MayList
 	if mayList {
 		o.view = kubelet.Read(r.readList(ctx))
 	}
-	if r.Manager != nil && len(before.resources.Nodes(q.GetResource(), q.GetAvailable())) == 0 {
-		o.manager = kubelet.Read(r.Manager())
+	if len(before.resources.Nodes(q.GetResource(), q.GetAvailable())) == 0 {
+		o.manager = kubelet.Read(r.Kubelet.TopologyManager())
 	}
 	all.Wait()
 	if !o.view.IsKnown() && !o.answer.IsKnown() {
 		o.view, o.single = r.readPods(ctx, before.suspectedPods(o.sources(before, nil), q, mayList))
 	}
 	o.cpus = r.readCPUs(ctx, before, q, &o)
-	if r.life() != o.kubelet { // a kubelet has started meanwhile
+	if r.Kubelet.Life() != o.kubelet { // a kubelet has started meanwhile
 		o.kubelet = ""
 	}
 	return o
@@ -131,29 +130,13 @@ func (s *state) suspectedPods(sources holders.Sources, q *api.PreferRequest, all
 	return pods[:min(len(pods), getBurst)]
 }
 
-// readRequests returns the requests of the node's pods.
-func (r *reader) readRequests(ctx context.Context) (intent.Answer, error) {
-	if r.Pods == nil {
-		return intent.Answer{}, kubelet.ErrNotRead
-	}
-	return r.Pods(ctx)
-}
-
-// life identifies the running kubelet; "" if unknown.
-func (r *reader) life() string {
-	if r.Life == nil {
-		return ""
-	}
-	return r.Life()
-}
-
 // readList returns the answer of PodResources List, unless a List is unsafe.
 func (r *reader) readList(ctx context.Context) (kubelet.View, error) {
 	if !r.inFlight.settle(ctx) {
 		r.Log.Warn("PodResources not read during another container's allocation; choosing without PodResources")
 		return kubelet.View{}, kubelet.ErrNotRead
 	}
-	view, err := r.Look(ctx)
+	view, err := r.Kubelet.List(ctx)
 	if err != nil {
 		r.Log.Warn("PodResources not read; holders of devices may be outdated", "error", err)
 	}
@@ -181,7 +164,7 @@ func (r *reader) readPods(
 				return kubelet.Read(all, nil), found
 			}
 		}
-		if view, err := r.Get(ctx, pod); err == nil {
+		if view, err := r.Kubelet.Get(ctx, pod); err == nil {
 			found = append(found, pod)
 			all.Life = view.Life
 			all.Pods = append(all.Pods, view.Pods...)
@@ -201,19 +184,18 @@ func (r *reader) readCPUs(
 ) (read kubelet.Reading[cpus]) {
 	list, unlisted := o.list().Get()
 	answer, unknown := o.answer.Get()
-	if r.AllocatableCPUs == nil || unlisted != nil || unknown != nil || !requestCPUs(answer.Pods) ||
+	if !r.MayList || unlisted != nil || unknown != nil || !requestCPUs(answer.Pods) ||
 		len(s.resources.Nodes(q.GetResource(), q.GetAvailable())) > 0 {
 		return read
 	}
-	allocatable, err := r.AllocatableCPUs(ctx)
-	if err == nil && len(allocatable) == 0 { // the policy is not static
+	exclusive, all, err := r.Kubelet.CPUs(ctx)
+	if err == nil && len(exclusive) == 0 { // the policy is not static
 		return read
 	}
-	all, unread := r.NodeCPUs()
-	if err = errors.Join(err, unread); err != nil {
+	if err != nil {
 		r.Log.Warn("allocatable CPUs not read; choosing without free CPUs", "error", err)
 	}
-	return kubelet.Read(cpus{all, allocatable.Without(list.Exclusive)}, err)
+	return kubelet.Read(cpus{all, exclusive.Without(list.Exclusive)}, err)
 }
 
 // requestCPUs reports whether a pod not started requests exclusive CPUs.

@@ -50,7 +50,7 @@ func (r *reader) findConflict(
 		return elsewhere
 	}
 	for _, s := range before.suspects(name, ids, now) {
-		view, err := r.Get(ctx, s.pod)
+		view, err := r.Kubelet.Get(ctx, s.pod)
 		if err != nil {
 			if s.owner {
 				r.Log.Error("duplicate allocation not ruled out; allocating the device",
@@ -76,7 +76,7 @@ func (r *reader) findElsewhere(
 ) refusal {
 	held, id, found := before.elsewhere(o, name, ids)
 	if found && !o.answer.IsKnown() {
-		o.answer = kubelet.Read(r.readRequests(ctx))
+		o.answer = kubelet.Read(r.Pods.Pods(ctx))
 		held, id, found = before.elsewhere(o, name, ids)
 	}
 	if !found {

@@ -107,7 +107,7 @@ func TestHeldUnderTheNameBeforeWithoutRecords(t *testing.T) {
 	t.Parallel()
 	a, owner, held := heldBeforeRename(t)
 	a.ask(anew, 0, 1)
-	a.coordinator.Life = func() string { return "a later kubelet" }
+	sourcesOf(a.coordinator).life = func() string { return "a later kubelet" }
 	delete(a.recordedPods, owner)
 	a.record()
 	_, refusal := a.allocated(anew, held)

@@ -210,14 +210,14 @@ func (k *savedPlan) restore(now time.Time) *plan {
 func (c *Coordinator) restoreHolders() {
 	s := c.current().clone()
 	sources := holders.Sources{
-		Allocates: s.allocates, Known: s.known, Before: s.found, Kubelet: c.reader.life(),
+		Allocates: s.allocates, Known: s.known, Before: s.found, Kubelet: c.Kubelet.Life(),
 	}
-	recorded, err := c.Recorded()
+	recorded, err := c.Kubelet.Checkpoint()
 	if err != nil {
 		c.Log.Info("device checkpoint of the kubelet not read", "error", err)
 	}
 	sources.Recorded = kubelet.Read(recorded, err)
-	if c.reader.life() != sources.Kubelet { // a kubelet has started meanwhile
+	if c.Kubelet.Life() != sources.Kubelet { // a kubelet has started meanwhile
 		sources.Kubelet = ""
 	}
 	var found holders.Holders

@@ -92,7 +92,7 @@ func withLostRecords(t *testing.T) (a *admission, vf string) {
 	gpu, _ := a.ask(gpus, 0, 1)
 	a.take(second, gpus, gpu)
 
-	a.coordinator.Life = func() string { return "a later kubelet" }
+	sourcesOf(a.coordinator).life = func() string { return "a later kubelet" }
 	a.pods[owner], a.pods[second] = map[string]kubelet.Devices{"c": {}}, map[string]kubelet.Devices{"c": {}}
 	clear(a.recordedPods)
 	a.record()
@@ -316,10 +316,7 @@ func TestContradictionIsSetAside(t *testing.T) {
 	wrong := exampleKept()
 	wrong.Resources[0].Kind = "other"
 	var log bytes.Buffer
-	c := &Coordinator{Config: &Config{
-		Log:      slog.New(slog.NewTextHandler(&log, nil)),
-		Recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },
-	}}
+	c := &Coordinator{Config: emptyCheckpoint().with(Config{Log: slog.New(slog.NewTextHandler(&log, nil))})}
 	c.startAt(nil, time.Now)
 	write(t, dir, wrong)
 	var err error
@@ -351,10 +348,7 @@ func TestLedgerOfAnEarlierVersion(t *testing.T) {
 	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Config{
-		RunDir: dir, Log: slog.New(slog.DiscardHandler), Newest: func() *topology.Tree { return nil },
-		Recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },
-	})
+	c, err := New(*emptyCheckpoint().with(Config{RunDir: dir, Log: slog.New(slog.DiscardHandler)}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,6 +358,11 @@ func TestLedgerOfAnEarlierVersion(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(dir, "ledger*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
+}
+
+// emptyCheckpoint is a kubelet with an empty checkpoint.
+func emptyCheckpoint() *sources {
+	return &sources{recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil }}
 }
 
 // write writes a file as a server does that ends.
@@ -393,9 +392,7 @@ func FuzzKept(f *testing.F) {
 		if json.Unmarshal(content, &saved) != nil {
 			return
 		}
-		c := &Coordinator{Config: &Config{
-			Log: slog.New(slog.DiscardHandler), Recorded: func() (k kubelet.Checkpoint, err error) { return k, nil },
-		}}
+		c := &Coordinator{Config: emptyCheckpoint().with(Config{Log: slog.New(slog.DiscardHandler)})}
 		c.startAt(nil, func() time.Time { return now })
 		if c.restore(saved, c.Log) != nil {
 			return

@@ -48,22 +48,22 @@ func newStorm(t *testing.T, seed uint64, source intent.Source) *storm {
 		judge: newJudge(t, seed, source, trouble{}), faults: rand.New(rand.NewPCG(seed, 21)),
 		reads: rand.New(rand.NewPCG(seed, 22)),
 	}
-	c := s.coordinator.Config
-	look, get, recorded := c.Look, c.Get, c.Recorded
+	read := sourcesOf(s.coordinator)
+	look, get, recorded := read.look, read.get, read.recorded
 	away := errors.New("away")
-	c.Look = func(ctx context.Context) (kubelet.View, error) {
+	read.look = func(ctx context.Context) (kubelet.View, error) {
 		if s.fails("List fails") {
 			return kubelet.View{}, away
 		}
 		return look(ctx)
 	}
-	c.Get = func(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
+	read.get = func(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
 		if s.fails("Get fails") {
 			return kubelet.View{}, away
 		}
 		return get(ctx, pod)
 	}
-	c.Recorded = func() (kubelet.Checkpoint, error) {
+	read.recorded = func() (kubelet.Checkpoint, error) {
 		if s.fails("the checkpoint cannot be read") {
 			return kubelet.Checkpoint{}, away
 		}

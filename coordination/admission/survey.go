@@ -110,8 +110,8 @@ func (i *inspector) fly(ctx context.Context, lifetime time.Duration) *flight {
 // newSurvey finds the holders, after the last decision, by sources that are safe to read at any time, without
 // PodResources List.
 func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
-	life := i.reader.life()
-	answer, unknown := i.reader.readRequests(ctx)
+	life := i.reader.Kubelet.Life()
+	answer, unknown := i.reader.Pods.Pods(ctx)
 	known.found = s.found
 	pods := PodsOf(answer)
 	sources := holders.Sources{
@@ -125,7 +125,7 @@ func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
 		}
 		sources.View, sources.Single = i.reader.readPods(ctx, possible)
 	}
-	if sources.Recorded = kubelet.Read(i.reader.Recorded()); sources.Recorded.IsKnown() {
+	if sources.Recorded = kubelet.Read(i.reader.Kubelet.Checkpoint()); sources.Recorded.IsKnown() {
 		known.found, _ = holders.Find(sources)
 	}
 	known.markInit(answer)

@@ -19,11 +19,11 @@ func TestSurveyIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 		reads := 0
-		a.coordinator.Get = func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) {
+		sourcesOf(a.coordinator).get = func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) {
 			<-ctx.Done()
 			return kubelet.View{}, ctx.Err()
 		}
-		a.coordinator.Pods = func(ctx context.Context) (intent.Answer, error) {
+		sourcesOf(a.coordinator).pods = func(ctx context.Context) (intent.Answer, error) {
 			reads++
 			<-ctx.Done()
 			return intent.Answer{}, ctx.Err()

@@ -14,9 +14,9 @@ func TestNewestTreeStays(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	c := a.coordinator
 	newest := c.current().tree
-	c.Newest = func() *topology.Tree { return newest }
+	sourcesOf(c).newest = func() *topology.Tree { return newest }
 	var other bool
-	c.Refresh = func(device.Announcement) error { // the first one is slow here
+	sourcesOf(c).refresh = func(device.Announcement) error { // the first one is slow here
 		if !other {
 			other = true
 			newest = new(topology.Tree)

@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/topology"
@@ -56,18 +57,7 @@ func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
 		t.Fatalf("%v: %v", w, err)
 	}
 	n.coordinator, err = admission.New(admission.Config{
-		RunDir: dir, Log: slog.New(n.late),
-		Refresh:  func(device.Announcement) error { return nil },
-		Newest:   func() *topology.Tree { return w.tree },
-		Look:     n.look,
-		Recorded: func() (kubelet.Checkpoint, error) { return kubelet.ReadCheckpoint(dir) },
-		Granted:  func() ([]kubelet.Granted, error) { return nil, nil },
-		Get:      n.get,
-		Pods:     n.pods,
-		AllocatableCPUs: func(context.Context) (topology.CPUSet, error) {
-			return setOf(n.node.AllocatableCPUs()), nil
-		},
-		NodeCPUs: func() (map[int]topology.CPUSet, error) { return w.nodeCPUs(), nil },
+		RunDir: dir, Log: slog.New(n.late), Machine: n, Kubelet: n, Pods: n, MayList: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -196,11 +186,38 @@ func (n *judgedNode) leave(pod *v1.Pod) {
 }
 
 // look is PodResources List: it shows no init containers but sidecars.
-func (n *judgedNode) look(context.Context) (kubelet.View, error) {
+// Refresh reads nothing: the machine does not change.
+func (n *judgedNode) Refresh(device.Announcement) error { return nil }
+
+// Newest returns the tree of the machine.
+func (n *judgedNode) Newest() *topology.Tree { return n.world.tree }
+
+// Life does not identify the kubelet.
+func (n *judgedNode) Life() string { return "" }
+
+// Checkpoint reads the kubelet's checkpoint.
+func (n *judgedNode) Checkpoint() (kubelet.Checkpoint, error) { return kubelet.ReadCheckpoint(n.dir) }
+
+// Granted returns no containers: none has a pairs file.
+func (n *judgedNode) Granted() ([]kubelet.Granted, error) { return nil, nil }
+
+// CPUs returns the CPUs of the kubelet and of the machine.
+func (n *judgedNode) CPUs(context.Context) (topology.CPUSet, map[int]topology.CPUSet, error) {
+	return setOf(n.node.AllocatableCPUs()), n.world.nodeCPUs(), nil
+}
+
+// TopologyManager is not read: every device has a NUMA node, or the documented rule is right.
+func (n *judgedNode) TopologyManager() (none model.TopologyManager, err error) {
+	return none, kubelet.ErrNotRead
+}
+
+// List returns the pods as PodResources does.
+func (n *judgedNode) List(context.Context) (kubelet.View, error) {
 	return n.view(append(slices.Clone(n.admitted), n.pendings()...)), nil
 }
 
-func (n *judgedNode) get(_ context.Context, name kubelet.Pod) (kubelet.View, error) {
+// Get returns a pod as PodResources does.
+func (n *judgedNode) Get(_ context.Context, name kubelet.Pod) (kubelet.View, error) {
 	for _, pod := range append(slices.Clone(n.admitted), n.pendings()...) {
 		if pod.Name == name.Name {
 			return n.view([]*v1.Pod{pod}), nil
@@ -237,7 +254,8 @@ func (n *judgedNode) view(pods []*v1.Pod) kubelet.View {
 }
 
 // pods is the Pods API.
-func (n *judgedNode) pods(context.Context) (intent.Answer, error) {
+// Pods returns the requests of the pods.
+func (n *judgedNode) Pods(context.Context) (intent.Answer, error) {
 	answer := intent.Answer{Source: intent.PodsAPI}
 	for _, pod := range n.admitted {
 		answer.Pods = append(answer.Pods, told(pod, true))
