@@ -21,20 +21,17 @@ const readmeHead = `# Chart tandem
 
 Places a container's GPUs and RDMA VFs on the same PCIe switch, with an unmodified kubelet.
 [Install](https://github.com/tandem-k8s/tandem/blob/main/docs/install.md) and
-[Releases](https://github.com/tandem-k8s/tandem/blob/main/docs/release.md) describe installation and upgrades.
-
-"helm test" starts a pod that requests GPUs and VFs, and fails unless each of its pairs is on one switch. The
-directory presets contains values for common configurations, to be passed with -f.
+[Releases](https://github.com/tandem-k8s/tandem/blob/main/docs/release.md) describe installation and upgrades. The directory presets has
+values for common configurations, to be passed with -f.
 
 ## Values
 
-"go test -run README -update ." in the directory test/others/chart generates this table from values.yaml.
+With their defaults, unless empty or long. values.yaml, which "helm show values" prints, says more of each.
+"go test -run README -update ." in test/others/chart generates this list.
 
-| Value | Default | |
-|---|---|---|
 `
 
-// TestREADME: the chart's README has every value, its default and what values.yaml says of it.
+// TestREADME: the chart's README has every value, its default and the first sentence of values.yaml about it.
 func TestREADME(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
 	if err != nil {
@@ -44,28 +41,36 @@ func TestREADME(t *testing.T) {
 	if err := yaml.Unmarshal(content, &document); err != nil {
 		t.Fatal(err)
 	}
-	got := readmeHead + strings.Join(rows(t, "", document.Content[0]), "")
+	got := readmeHead + strings.Join(items(t, "", document.Content[0]), "")
 	golden.Check(t, filepath.Join(chartDir, "README.md"), got)
-	if len(regexp.MustCompile("(?m)^\\| `").FindAllString(got, -1)) < 60 {
+	if len(regexp.MustCompile("(?m)^- `").FindAllString(got, -1)) < 60 {
 		t.Errorf("too few values:\n%s", got)
 	}
 }
 
-// rows are those of a mapping's keys. A mapping is one value where nothing is said of what is in it.
-func rows(t *testing.T, prefix string, mapping *yaml.Node) (all []string) {
+// items are those of a mapping's keys. Keys without a comment are together in the last item. A mapping is one
+// value if no comment is about its keys.
+func items(t *testing.T, prefix string, mapping *yaml.Node) (all []string) {
 	t.Helper()
+	var plain []string
 	for i := 0; i < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
-		name := prefix + key.Value
-		text := cell(key.HeadComment, key.LineComment, value.LineComment)
-		if value.Kind == yaml.MappingNode && remarks(value) {
+		name := "`" + prefix + key.Value + "`"
+		text := sentence(comment(key.HeadComment, key.LineComment, value.LineComment))
+		switch inner := value.Kind == yaml.MappingNode && remarks(value); {
+		case inner:
 			if text != "" {
-				all = append(all, fmt.Sprintf("| `%s` | | %s |\n", name, text))
+				all = append(all, fmt.Sprintf("- %s: %s\n", name, text))
 			}
-			all = append(all, rows(t, name+".", value)...)
-			continue
+			all = append(all, items(t, prefix+key.Value+".", value)...)
+		case text == "":
+			plain = append(plain, name+byDefault(t, value))
+		default:
+			all = append(all, fmt.Sprintf("- %s%s: %s\n", name, byDefault(t, value), text))
 		}
-		all = append(all, fmt.Sprintf("| `%s` | `%s` | %s |\n", name, compact(t, value), text))
+	}
+	if len(plain) > 0 {
+		all = append(all, fmt.Sprintf("- %s\n", strings.Join(plain, ", ")))
 	}
 	return all
 }
@@ -77,8 +82,8 @@ func remarks(mapping *yaml.Node) bool {
 	})
 }
 
-// cell joins comments into one line. In values.yaml a first paragraph stands above the whole file.
-func cell(comments ...string) string {
+// comment joins comments into one line. In values.yaml a first paragraph stands above the whole file.
+func comment(comments ...string) string {
 	var words []string
 	for _, comment := range comments {
 		if _, after, found := strings.Cut(comment, "\n\n"); found {
@@ -88,11 +93,23 @@ func cell(comments ...string) string {
 			words = append(words, strings.Fields(strings.TrimLeft(line, "# "))...)
 		}
 	}
-	return strings.ReplaceAll(strings.Join(words, " "), "|", `\|`)
+	return strings.Join(words, " ")
 }
 
-// compact is a default as JSON on one line.
-func compact(t *testing.T, value *yaml.Node) string {
+// sentence returns the first sentence of a text, without the full stop.
+func sentence(text string) string {
+	end := regexp.MustCompile(`\. |\.$`).FindStringIndex(text)
+	if end == nil {
+		return text
+	}
+	return text[:end[0]]
+}
+
+// longest is the length of the defaults that the list shows.
+const longest = 40
+
+// byDefault returns " (DEFAULT)" as JSON on one line, "" for an empty or long default.
+func byDefault(t *testing.T, value *yaml.Node) string {
 	t.Helper()
 	var decoded any
 	if err := value.Decode(&decoded); err != nil {
@@ -102,5 +119,8 @@ func compact(t *testing.T, value *yaml.Node) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	if slices.Contains([]string{`""`, "[]", "{}"}, string(text)) || len(text) > longest {
+		return ""
+	}
+	return " (`" + strings.Trim(string(text), `"`) + "`)"
 }
