@@ -3,11 +3,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,7 +12,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -23,16 +19,10 @@ import (
 
 // examiner is the command line of doctor.
 type examiner struct {
-	from   machine.Source
 	node   doctor.Node
-	config string // of the VFs
-	vendor string // --vendor of tandem-gpu
 	format cli.Output
-	pools  selection // of config
-	dropIn bool      // print the settings that the kubelet needs
-	static bool      // also for exclusive CPUs
-
-	refused doctor.RefusedPods // of the node; nil: by the kubelet
+	dropIn bool // print the settings that the kubelet needs
+	static bool // also for exclusive CPUs
 }
 
 const doctorExitCodes = `  3  errors or warnings found
@@ -87,14 +77,14 @@ Unreadable data is reported as unknown, not as a problem. The complete set of ch
 
 func (x *examiner) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	registerSource(cmd, &x.from)
+	registerSource(cmd, &x.node.From)
 	x.registerNode(flags)
 	flags.IntVar(&x.node.CPUs, "cpus", 0, "exclusive CPUs that containers request in addition to GPUs and VFs")
-	flags.Var(&x.refused, "refused-pods", "number of pods of this node that were rejected with "+
+	flags.Var(&x.node.Counted, "refused-pods", "number of pods of this node that were rejected with "+
 		"TopologyAffinityError, optionally with their requests, as in 2:amd.com/gpu=2,tandem.dev/rdma_vf=2,cpu=8; "+
 		"repeatable (default the kubelet's own list, with Kubernetes 1.37 and later)")
-	plainflag.Choice(flags, &x.vendor, "gpu-vendor", "auto", "value of --vendor of this node's tandem-gpu, to "+
-		"recognize GPUs of another vendor", append(gpu.Names(), "auto")...)
+	plainflag.Choice(flags, &x.node.Vendor, "gpu-vendor", "auto", "value of --vendor of this node's "+
+		"tandem-gpu, to recognize GPUs of another vendor", append(gpu.Names(), "auto")...)
 	flags.BoolVar(&x.dropIn, "drop-in", false, "print the settings that the kubelet needs, as a drop-in")
 	flags.BoolVar(&x.static, "static-cpus", false, "with --drop-in: also set cpuManagerPolicy static, and "+
 		"reserve a CPU of each NUMA node for the system unless CPUs are already reserved")
@@ -115,95 +105,57 @@ func (x *examiner) registerNode(flags *pflag.FlagSet) {
 		"kubelet configuration file (default from the kubelet's command line, or config.yaml in --kubelet-dir)")
 	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "",
 		"folder of the kubelet's configuration drop-ins (default from the kubelet's command line)")
-	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
+	flags.StringVar(&x.node.PoolsFile, "config", "", "config.json of the SR-IOV network device plugin, "+
 		"to select VFs (default the VFs that the running tandem-rdma offers, or of the ConfigMap of a pod)")
 }
 
 func (x *examiner) run(cmd *cobra.Command) error {
-	if !x.from.Live() {
-		return x.runRecorded(cmd)
-	}
-	if x.node.CPUs < 0 {
+	switch recorded := !x.node.From.Live(); {
+	case recorded:
+		if err := refuseFlags(cmd, "machine", ofRecordings...); err != nil {
+			return err
+		}
+	case x.node.CPUs < 0:
 		return cli.Usage("--cpus %d: want 0 or more", x.node.CPUs)
-	}
-	if x.static && !x.dropIn {
+	case x.static && !x.dropIn:
 		return cli.Usage("--static-cpus belongs to --drop-in")
-	}
-	x.complete()
-	if x.dropIn {
-		return x.printDropIn(cmd)
-	}
-	if err := x.read(cmd.Context()); err != nil {
+	case x.dropIn:
+		text, err := x.node.ReadDropIn(cmd.Context(), x.static)
+		if err == nil {
+			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+		}
 		return err
 	}
-	return x.report(cmd)
-}
-
-// printDropIn prints the settings that the kubelet needs.
-func (x *examiner) printDropIn(cmd *cobra.Command) error {
-	if _, err := x.readMachine(); err != nil {
+	if err := x.node.Read(cmd.Context()); err != nil {
 		return err
 	}
-	x.node.Ask(cmd.Context(), x.vendor)
-	text, err := x.node.DropIn(x.static)
-	if err == nil {
-		_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+	found := doctor.Examine(x.node)
+	if err := x.format.Write(cmd, found, func() []byte { return x.text(found) }); err != nil {
+		return err
 	}
-	return err
-}
-
-// complete completes the places of the node that no flag has.
-func (x *examiner) complete() {
-	if x.node.KubeletDir == "" {
-		x.node.KubeletDir = doctor.KubeletDir(x.node.ProcRoot)
-	}
-	if x.node.RunDir == "" {
-		x.node.RunDir = coordination.FindRunDir(x.node.KubeletDir)
-	}
-	x.node.Now, x.node.CDIDir = time.Now(), coordination.CDIDir
+	return verdict(found.Findings)
 }
 
 // ofRecordings are the flags that have a meaning for a recording.
 var ofRecordings = []string{"machine", "topology-file", "config", "output", cli.Colour}
 
-// runRecorded judges a recording, in which only the hardware is known.
-func (x *examiner) runRecorded(cmd *cobra.Command) (err error) {
+// refuseFlags refuses the flags that a flag excludes: all but some.
+func refuseFlags(cmd *cobra.Command, given string, but ...string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if err == nil && !slices.Contains(ofRecordings, f.Name) {
-			err = cli.Usage("--machine and --%s exclude each other", f.Name)
+		if err == nil && !slices.Contains(but, f.Name) {
+			err = cli.Usage("--%s and --%s exclude each other", given, f.Name)
 		}
 	})
-	if err != nil {
-		return err
-	}
-	n, err := x.readMachine()
-	if err != nil {
-		return err
-	}
-	x.node.Recorded, x.node.GPUs = true, n.GPUDevices()
-	if x.node.VFs, err = x.configuredVFs(n); err != nil {
-		return err
-	}
-	if x.config == "" {
-		x.node.Guess = "no --config"
-	}
-	return x.report(cmd)
+	return err
 }
 
-// report examines the node and prints the findings.
-func (x *examiner) report(cmd *cobra.Command) error {
-	found := doctor.Examine(x.node)
-	table := func() []byte {
-		remark := []byte(found.Remark)
-		if len(remark) > 0 {
-			remark = append(remark, "\n\n"...)
-		}
-		return slices.Concat(modeText(x.node.Mode), x.pools.text(), remark, doctor.Report(found.Findings))
+// text returns a report for people.
+func (x *examiner) text(found doctor.Findings) []byte {
+	remark := []byte(found.Remark)
+	if len(remark) > 0 {
+		remark = append(remark, "\n\n"...)
 	}
-	if err := x.format.Write(cmd, found, table); err != nil {
-		return err
-	}
-	return verdict(found.Findings)
+	return slices.Concat(modeText(x.node.Mode), x.node.Pools.Text(), remark, doctor.Report(found.Findings))
 }
 
 // modeText returns a note for a node in DRA mode, or nil.
@@ -226,82 +178,4 @@ func verdict(findings []doctor.Finding) error {
 	default:
 		return nil
 	}
-}
-
-// read reads the machine and the offered devices.
-func (x *examiner) read(ctx context.Context) error {
-	n, err := x.readMachine()
-	if err != nil {
-		return err
-	}
-	x.node.Ask(ctx, x.vendor)
-	if x.node.VFs, x.node.Guess, err = x.readVFs(ctx, n); err != nil {
-		return err
-	}
-	x.node.GPUs = n.GPUDevices()
-	if x.refused.String() == "" {
-		x.node.Refused = doctor.AskRefused(ctx, x.node.KubeletDir)
-	} else {
-		x.node.Refused = doctor.CountedRefused(x.refused, x.node.ReadElsewhere)
-	}
-	return nil
-}
-
-// readMachine reads the machine from sysfs.
-func (x *examiner) readMachine() (*machine.Node, error) {
-	n, err := machine.Read(&x.from)
-	if err != nil {
-		return nil, err
-	}
-	x.node.Sys, x.node.Tree, x.node.Links = n.Sys, n.Tree, n.Links
-	return n, nil
-}
-
-// readVFs returns the VFs of the configuration, or of the running tandem-rdma, or of all NICs with RDMA. The
-// last case is a guess, and readVFs returns the reason.
-func (x *examiner) readVFs(
-	ctx context.Context, n *machine.Node,
-) (vfs []doctor.Device, guess string, err error) {
-	if x.config == "" {
-		vfs, err := x.node.RunningVFs(ctx)
-		if err == nil {
-			return vfs, "", nil
-		}
-		guess = "no --config, and " + err.Error()
-		vfs, err = x.mountedVFs(n)
-		if err == nil && x.node.Mounted != "" {
-			return vfs, "", nil
-		}
-		if err != nil {
-			guess += ", and " + err.Error()
-		}
-	}
-	vfs, err = x.configuredVFs(n)
-	return vfs, guess, err
-}
-
-// mountedVFs returns the VFs of a ConfigMap that the kubelet has mounted for a pod, none without one.
-func (x *examiner) mountedVFs(n *machine.Node) (vfs []doctor.Device, err error) {
-	x.config, err = doctor.MountedConfig(x.node.KubeletDir, strings.ToLower(x.from.Title()))
-	if err != nil || x.config == "" {
-		return nil, err
-	}
-	vfs, err = x.configuredVFs(n)
-	if err != nil {
-		x.config = ""
-	}
-	x.node.Mounted = x.config
-	return vfs, err
-}
-
-// configuredVFs returns the VFs of the configuration, or of all NICs with RDMA.
-func (x *examiner) configuredVFs(n *machine.Node) ([]doctor.Device, error) {
-	if !x.node.Recorded {
-		n.Kubelet = x.node.Settings()
-	}
-	vfs, notes, err := n.VFDevices(x.config, &x.from)
-	if err == nil && x.config != "" {
-		x.pools, err = newSelection(n, x.config, &x.from, notes)
-	}
-	return vfs, err
 }

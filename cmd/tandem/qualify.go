@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
@@ -62,7 +60,7 @@ the file before you send it (docs/qualify.md). A command with --machine reads th
 	}
 	flags := cmd.Flags()
 	q.registerNode(flags)
-	flags.StringVar(&q.from.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
+	flags.StringVar(&q.node.From.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
 	flags.StringVarP(&q.file, "file", "f", "", "file to write (default standard output)")
 	flags.BoolVar(&q.force, "force", false, "overwrite the file")
 	flags.StringVar(&q.topology, "nccl-topology", "",
@@ -101,12 +99,7 @@ func (q *qualifier) run(cmd *cobra.Command) error {
 
 // judge judges a report.
 func (q *qualifier) judge(cmd *cobra.Command) (err error) {
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if err == nil && !slices.Contains([]string{"check", "output", cli.Colour}, f.Name) {
-			err = cli.Usage("--check and --%s exclude each other", f.Name)
-		}
-	})
-	if err != nil {
+	if err := refuseFlags(cmd, "check", "check", "output", cli.Colour); err != nil {
 		return err
 	}
 	var report *qualify.Report
@@ -144,16 +137,15 @@ func (q *qualifier) collect(cmd *cobra.Command) (*qualify.Report, error) {
 	if err := q.readFiles(&e); err != nil {
 		return nil, err
 	}
-	q.complete()
-	if err := q.read(cmd.Context()); err != nil {
+	if err := q.node.Read(cmd.Context()); err != nil {
 		return nil, err
 	}
-	e.System = qualify.ReadSystem(q.from.SysfsRoot, q.node.ProcRoot)
-	e.Findings, e.Choices = doctor.Examine(q.node).Findings, q.pools.choices
-	e.Status = q.node.Status(cmd.Context())
+	e.System = qualify.ReadSystem(q.node.From.SysfsRoot, q.node.ProcRoot)
+	e.Findings, e.Choices = doctor.Examine(q.node).Findings, q.node.Pools.Choices
+	e.Status = q.node.Status()
 	var err error
 	if e.Machine, err = recording.Capture(q.node.Sys); err != nil {
-		return nil, fmt.Errorf("read %s: %w", q.from.SysfsRoot, err)
+		return nil, fmt.Errorf("read %s: %w", q.node.From.SysfsRoot, err)
 	}
 	return qualify.New(e)
 }

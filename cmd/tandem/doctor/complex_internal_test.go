@@ -55,7 +55,7 @@ func (s *small) findings() string {
 	c := newComplexes(topology.Assemble(s.functions, s.places, []int{0, 1}))
 	c.groups = s.groups
 	var lines []string
-	for _, f := range judgeAll(c, complexFaults, complexACS, complexATS, complexGroups) {
+	for _, f := range judge(&Node{complexes: c}, complexFaults, complexACS, complexATS, complexGroups) {
 		lines = append(lines, f.ID+" "+string(f.Severity))
 		lines = append(append(lines, f.Evidence...), f.Fix...)
 	}
@@ -293,12 +293,12 @@ func TestReadComplexes(t *testing.T) {
 	sys[topology.PCIDevices+"/0000:03:00.0/iommu_group"] = &fstest.MapFile{
 		Data: []byte("../../../../kernel/iommu_groups/12"), Mode: fs.ModeSymlink,
 	}
-	h := hardware{complexes: n.readComplexes()}
+	n.complexes = n.readComplexes()
 	groups := map[topology.Address]string{at("0000:03:00.0"): "12", at("0000:04:00.0"): ""}
-	if got := h.complexes.groups; !maps.Equal(got, groups) {
+	if got := n.complexes.groups; !maps.Equal(got, groups) {
 		t.Errorf("groups %v", got)
 	}
-	f := unreadRedirects(h)
+	f := unreadRedirects(&n)
 	if len(f) != 1 || len(f[0].Evidence) != 1 || !strings.Contains(f[0].Evidence[0], "0000:02:01.0") {
 		t.Errorf("hidden ports: %v", f)
 	}

@@ -50,7 +50,7 @@ const (
 	either          // no fact decides
 )
 
-func (n Node) readComplexes() complexes {
+func (n *Node) readComplexes() complexes {
 	c := newComplexes(n.Tree)
 	for _, port := range c.ports {
 		if port.ACS == topology.ACSUnknown && n.isLive(port.Address) {
@@ -69,7 +69,7 @@ func (n Node) readComplexes() complexes {
 }
 
 // isLive reports whether a function has a configuration space, as not in every recording.
-func (n Node) isLive(a topology.Address) bool {
+func (n *Node) isLive(a topology.Address) bool {
 	_, err := fs.Stat(n.Sys, path.Join(topology.PCIDevices, a.String(), "config"))
 	return err == nil
 }

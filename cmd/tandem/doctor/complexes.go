@@ -111,7 +111,8 @@ func (c complexes) wrongPorts(kind topology.Kind) (wrong []complexPort) {
 }
 
 // complexACS finds ports whose ACS is wrong for the complexes of the machine.
-func complexACS(c complexes) (findings []Finding) {
+func complexACS(n *Node) (findings []Finding) {
+	c := n.complexes
 	for _, kind := range []topology.Kind{topology.KindDMA, topology.KindC2C, topology.KindInline} {
 		wrong := c.wrongPorts(kind)
 		usages := c.usage.usages(kind)
@@ -124,12 +125,13 @@ func complexACS(c complexes) (findings []Finding) {
 			list = append(list, fmt.Sprintf("%s (%s): ACS control %#04x, wanted %s", port.Address, port.role,
 				port.Control, strings.Join(wants, " or ")))
 		}
-		findings = append(findings, findSome(list, Finding{
+		findings = append(findings, Finding{
 			ID: "complex-acs", Severity: Warning,
 			Summary: fmt.Sprintf("ACS of %s is wrong for complexes of kind %s.", cli.Count(len(list), "port"),
 				kind),
-			Why: acsEffect(kind, c.usage), Fix: acsFix(kind, wrong, usages),
-		})...)
+			Evidence: someOf(list),
+			Why:      acsEffect(kind, c.usage), Fix: acsFix(kind, wrong, usages),
+		})
 	}
 	return findings
 }
@@ -198,7 +200,8 @@ func acsFix(kind topology.Kind, wrong []complexPort, usages []usage) (fix []stri
 }
 
 // complexFaults finds complexes without a near NIC. Without V3 of the DMA function the NIC is unknown.
-func complexFaults(c complexes) []Finding {
+func complexFaults(n *Node) []Finding {
+	c := n.complexes
 	var broken, unknown []string
 	for _, one := range c.all {
 		switch {
@@ -213,29 +216,33 @@ func complexFaults(c complexes) []Finding {
 		}
 	}
 	const why = "Tandem knows no NIC near the GPUs of such a complex: the GPUs are in no pair."
-	return append(
-		findSome(broken, Finding{
+	return []Finding{
+		{
 			ID: "complex", Severity: Warning,
-			Summary: cli.Count(len(broken), "complex") + " of GPU and NIC cannot be used.", Why: why,
+			Summary:  cli.Count(len(broken), "complex") + " of GPU and NIC cannot be used.",
+			Evidence: someOf(broken), Why: why,
 			Fix: []string{
 				"look for missing functions with lspci -tv",
 				"a DMA function and the PFs of its NIC have the same keyword V3: lspci -vv, as root",
 			},
-		}),
-		findSome(unknown, Finding{
+		},
+		{
 			ID: "complex", Severity: Unknown,
-			Summary: cli.CountAre(len(unknown), "NIC") + " not known of GPUs with a DMA function.",
-			Why:     "Tandem knows no NIC near such a GPU, or not all PFs of the NIC: what is unknown is in no pair.",
+			Summary:  cli.CountAre(len(unknown), "NIC") + " not known of GPUs with a DMA function.",
+			Evidence: someOf(unknown),
+			Why:      "Tandem knows no NIC near such a GPU, or not all PFs of the NIC: what is unknown is in no pair.",
 			Fix: []string{
 				"run tandem doctor as root, and the daemons as in the manifests (runAsUser: 0)",
 				"still unknown to root: the vpd file is absent or damaged",
 			},
-		})...)
+		},
+	}
 }
 
 // complexATS finds NICs of C2C complexes with ATS, and of inline complexes with ATS on bare metal or without
 // in guests. ATS beside ports with a wrong ACS is part of the finding about ACS.
-func complexATS(c complexes) []Finding {
+func complexATS(n *Node) []Finding {
+	c := n.complexes
 	var with, without []string
 	undecided := c.usage == either && len(c.wrongPorts(topology.KindInline)) == 0
 	for _, one := range c.all {
@@ -254,21 +261,24 @@ func complexATS(c complexes) []Finding {
 		fix = append(fix, "if the devices are for guests: keep ATS, and set 1x111x1 at the NIC's downstream port, "+
 			"xx111x1 at the GPU's downstream port and the root port (pci=config_acs=)")
 	}
-	return append(
-		findSome(with, Finding{
+	return []Finding{
+		{
 			ID: "complex-ats", Severity: Warning,
-			Summary: cli.Count(len(with), "NIC") + " with ATS in complexes that want none.",
+			Summary:  cli.Count(len(with), "NIC") + " with ATS in complexes that want none.",
+			Evidence: someOf(with),
 			Why: "A NIC with ATS sends translated requests. On bare metal and over NVLink-C2C the right values of " +
 				"ACS are those for untranslated ones (rdma_topo of rdma-core).",
 			Fix: fix,
-		}),
-		findSome(without, Finding{
+		},
+		{
 			ID: "complex-ats", Severity: Warning,
-			Summary: cli.Count(len(without), "NIC") + " without ATS, for guests.",
+			Summary:  cli.Count(len(without), "NIC") + " without ATS, for guests.",
+			Evidence: someOf(without),
 			Why: "Only translated requests pass from the NIC to the GPU within the switch; without ATS GPUDirect " +
 				"RDMA of a guest crosses the root complex and the IOMMU, and is slow.",
 			Fix: []string{"mlxconfig -d ADDRESS set ATS_ENABLED=1, and a cold reset"},
-		})...)
+		},
+	}
 }
 
 // isRead reports whether the configuration space of a function is known: that of the port above is.
@@ -282,7 +292,8 @@ func (c complexes) isRead(a topology.Address) bool {
 // complexGroups finds functions whose IOMMU group does not fit the complex: DMA function and GPU share a
 // group; GPUs and NICs of C2C complexes and of guests have groups of their own; on bare metal NIC and GPU of
 // an inline complex share a group, or have none.
-func complexGroups(c complexes) []Finding {
+func complexGroups(n *Node) []Finding {
+	c := n.complexes
 	var list []string
 	for _, one := range c.all {
 		switch {
@@ -294,9 +305,10 @@ func complexGroups(c complexes) []Finding {
 			list = append(list, c.apart(append(slices.Clone(one.GPUs), one.NICs...), true)...)
 		}
 	}
-	return findSome(list, Finding{
+	return []Finding{{
 		ID: "complex-iommu", Severity: Warning,
-		Summary: "IOMMU groups of GPUs and NICs do not fit their complexes.",
+		Summary:  "IOMMU groups of GPUs and NICs do not fit their complexes.",
+		Evidence: someOf(list),
 		Why: "The GPU's driver allows GPUDirect RDMA over a DMA function only from the GPU's IOMMU group, and " +
 			"functions that are independent have groups of their own.",
 		Fix: []string{
@@ -304,7 +316,7 @@ func complexGroups(c complexes) []Finding {
 				"does not change them",
 			"without any group: enable the IOMMU in the firmware and the kernel",
 		},
-	})
+	}}
 }
 
 // apart returns the functions with another IOMMU group than the first; none of them needs a group if that is

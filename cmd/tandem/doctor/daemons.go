@@ -17,66 +17,37 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// daemons are Tandem's daemons on the node, by run folder.
+// daemons are Tandem's daemons in the run folder, beside their status.
 type daemons struct {
-	runDir, usualDir string
-	unusable         string   // reason why the daemons cannot use the run folder
-	others           []string // other run folders with a serving daemon
-	held             []string // lock files of the modes
-	modes            map[coordination.Mode]bool
-	unsound          []string // failed and degraded devices, by reason
-	lost             []string // resources with devices that the kubelet lacks or has from another plugin
-	silent           []string // questions without an answer
+	answer  bool
+	unsound []string // failed and degraded devices, by reason
+	lost    []string // resources with devices that the kubelet lacks or has from another plugin
+	silent  []string // questions without an answer
 }
 
-func (n Node) readDaemons(a *access) daemons {
-	d := daemons{
-		runDir: n.RunDir, usualDir: coordination.RunDir(n.KubeletDir), modes: map[coordination.Mode]bool{},
-	}
-	dirs := append(coordination.RunDirs(n.KubeletDir), n.RunDir)
-	slices.Sort(dirs)
-	for _, dir := range slices.Compact(dirs) {
-		for _, m := range coordination.RunningModes(dir) {
-			d.modes[m] = true
-			d.held = append(d.held, coordination.ModeLock(dir, m)+" is held")
-		}
-	}
-	d.unusable = a.unusable(n.RunDir)
+func (n *Node) readDaemons() (d daemons) {
 	if dial(coordination.SocketPath(n.RunDir)) != nil {
 		return d
 	}
-	running := n.askDaemons(context.Background())
-	d.tell(running.err)
-	d.unsound = running.status.Unsound()
-	if n.Mode == coordination.DRA || running.err != nil {
-		return d
+	err := n.askDaemons(context.Background()).err
+	d.answer, d.unsound = err == nil, n.running.status.Unsound()
+	if d.answer && n.Mode != coordination.DRA {
+		d.lost, err = n.lostTwice(n.running.status)
 	}
-	for _, other := range coordination.RunDirs(n.KubeletDir) {
-		if other != n.RunDir && dial(coordination.SocketPath(other)) == nil {
-			d.others = append(d.others, other)
-		}
-	}
-	var err error
-	d.lost, err = n.lostTwice(running.status)
-	d.tell(err)
-	return d
-}
-
-// tell notes an error of a daemon or of the kubelet: what a check needs is unknown.
-func (d *daemons) tell(err error) {
 	if err != nil {
-		d.silent = append(d.silent, err.Error())
+		d.silent = []string{err.Error()}
 	}
+	return d
 }
 
 // unusable returns the reason why the daemons cannot use their run folder: only root, or the caller as the
 // daemons' user, may have access to the folder.
-func (a *access) unusable(runDir string) string {
+func (n *Node) unusable(runDir string) string {
 	info, err := os.Lstat(runDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // the daemons create the folder
 		return ""
-	case a.denied(runDir, err):
+	case n.denied(runDir, err):
 		return ""
 	case err != nil:
 		return err.Error()
@@ -86,7 +57,7 @@ func (a *access) unusable(runDir string) string {
 		return fmt.Sprintf("%s is owned by user %d", runDir, owner(info))
 	}
 	socket := coordination.SocketPath(runDir)
-	if err := coordination.CheckSocketPlace(socket); err != nil && !a.denied(socket, err) {
+	if err := coordination.CheckSocketPlace(socket); err != nil && !n.denied(socket, err) {
 		return err.Error()
 	}
 	return ""
@@ -104,11 +75,11 @@ const askTimeout = 5 * time.Second
 
 // lostTwice compares the devices of the running daemons with the kubelet's, and repeats the comparison after
 // a difference, because a list may be in transit.
-func (n Node) lostTwice(status coordinator.Status) ([]string, error) {
+func (n *Node) lostTwice(status coordinator.Status) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	if dial(kubelet.PodResourcesSocket(n.KubeletDir)) != nil {
-		return nil, nil // [podResources] reports the error
+		return nil, nil // [kubeletSockets] reports the error
 	}
 	pods, err := kubelet.NewPodResources(n.KubeletDir)
 	if err != nil {
@@ -159,23 +130,25 @@ func lostDevicesOf(
 }
 
 // silentDaemons finds daemons, and a kubelet, that do not answer.
-func silentDaemons(d daemons) []Finding {
-	return findEach(d.silent, Finding{
+func silentDaemons(n *Node) []Finding {
+	return []Finding{{
 		ID: "no-answer", Severity: Unknown,
 		Summary: "A daemon or the kubelet does not answer: the health of devices, and the kubelet's use of them, " +
 			"are unknown.",
-		Why: "A daemon or a kubelet that hangs delays every start of a pod on this node.",
+		Evidence: n.daemons.silent,
+		Why:      "A daemon or a kubelet that hangs delays every start of a pod on this node.",
 		Fix: []string{
 			"look at the logs of Tandem's pods on this node and of the kubelet, and at /livez of the pods",
 		},
-	})
+	}}
 }
 
 // unsoundDevices finds devices that work badly or not at all.
-func unsoundDevices(d daemons) []Finding {
-	return findEach(d.unsound, Finding{
+func unsoundDevices(n *Node) []Finding {
+	return []Finding{{
 		ID: "device-health", Severity: Warning,
-		Summary: "Devices are failed or degraded.",
+		Summary:  "Devices are failed or degraded.",
+		Evidence: n.daemons.unsound,
 		Why: "The kubelet gives a failed device to no container; of equally near devices a degraded one is " +
 			"chosen last. Running containers keep their devices.",
 		Fix: []string{
@@ -183,14 +156,15 @@ func unsoundDevices(d daemons) []Finding {
 				"docs/health.md has each reason",
 			"a device is good again a minute after its last cause; docs/health.md has the time of each cause",
 		},
-	})
+	}}
 }
 
 // lostDevices finds resources for which the kubelet uses another plugin.
-func lostDevices(d daemons) []Finding {
-	return findEach(d.lost, Finding{
+func lostDevices(n *Node) []Finding {
+	return []Finding{{
 		ID: "kubelet-devices", Severity: Error,
-		Summary: "The kubelet does not use the devices that Tandem offers.",
+		Summary:  "The kubelet does not use the devices that Tandem offers.",
+		Evidence: n.daemons.lost,
 		Why: "Another plugin that registers the same resource later replaces Tandem's. When that plugin ends, " +
 			"a kubelet before 1.37 has no devices, and a later kubelet keeps the list of the plugin " +
 			"that is gone.",
@@ -200,29 +174,33 @@ func lostDevices(d daemons) []Finding {
 			"Tandem registers again once it is gone; where it does not within a minute, delete Tandem's pod of that " +
 				"resource on this node",
 		},
-	})
+	}}
 }
 
 // runFolder finds an unusable run folder.
-func runFolder(d daemons) []Finding {
-	return findWhen(d.unusable != "", Finding{
+func runFolder(n *Node) []Finding {
+	return []Finding{{
 		ID: "run-folder", Severity: Error,
 		Summary:  "The two daemons cannot use their run folder.",
-		Evidence: []string{d.unusable},
+		Evidence: seen(n.unusable(n.RunDir)),
 		Why:      "Each daemon then chooses independently, so that same-switch pairs occur only by chance.",
-		Fix:      []string{"rm -r " + d.runDir + ": the daemons create it again; or set another runDir"},
-	})
+		Fix:      []string{"rm -r " + n.RunDir + ": the daemons create it again; or set another runDir"},
+	}}
 }
 
 // runFolders finds daemons with different run folders.
-func runFolders(d daemons) (findings []Finding) {
-	for _, other := range d.others {
+func runFolders(n *Node) (findings []Finding) {
+	for _, other := range coordination.RunDirs(n.KubeletDir) {
+		if !n.daemons.answer || other == n.RunDir || dial(coordination.SocketPath(other)) != nil {
+			continue
+		}
 		findings = append(findings, Finding{
 			ID: "run-folders", Severity: Error,
 			Summary:  "The two daemons use different run folders.",
-			Evidence: []string{fmt.Sprintf("one serves in %s and another in %s", d.runDir, other)},
+			Evidence: []string{fmt.Sprintf("one serves in %s and another in %s", n.RunDir, other)},
 			Why:      "Each daemon chooses independently, so that same-switch pairs occur only by chance.",
-			Fix:      []string{"set the same --run-dir for both, or omit the flag to use the default " + d.usualDir},
+			Fix: []string{"set the same --run-dir for both, or omit the flag to use the default " +
+				coordination.RunDir(n.KubeletDir)},
 		})
 	}
 	return findings
@@ -230,14 +208,23 @@ func runFolders(d daemons) (findings []Finding) {
 
 // bothModes finds device plugins next to the DRA driver. The lock of a mode prevents both, except with run
 // folders that were invisible at the start.
-func bothModes(d daemons) []Finding {
-	return findWhen(len(d.modes) > 1, Finding{
+func bothModes(n *Node) []Finding {
+	modes, held := map[coordination.Mode]bool{}, []string{}
+	dirs := append(coordination.RunDirs(n.KubeletDir), n.RunDir)
+	slices.Sort(dirs)
+	for _, dir := range slices.Compact(dirs) {
+		for _, m := range coordination.RunningModes(dir) {
+			modes[m] = true
+			held = append(held, coordination.ModeLock(dir, m)+" is held")
+		}
+	}
+	return []Finding{{
 		ID: "modes", Severity: Error,
 		Summary:  "Device plugins and the DRA driver both allocate this node's devices.",
-		Evidence: d.held,
+		Evidence: seenIf(len(modes) > 1, held...),
 		Why:      "A device can be allocated to two pods.",
 		Fix: []string{
 			"remove one of them from this node (docs/dra.md has the steps); set the same --run-dir for all daemons",
 		},
-	})
+	}}
 }

@@ -3,10 +3,9 @@
 // Package doctor examines a node for obstacles between the node and pods whose GPUs and VFs share a switch:
 // each finding has evidence, consequence and fix.
 //
-// [Examine] first reads all facts of a [Node], by subject: the kubelet and its settings, hardware, request
-// shapes on the empty node, refused pods, plugins, sockets, checkpoint and daemons. Each check is a function
-// of the facts of one subject; the method findings lists all checks in the order of the report. Doctor
-// changes nothing.
+// [Node.Read] reads a [Node] once: the machine, the kubelet's settings, the status of the daemons, the
+// offered devices, the refused pods. [Examine] reads the rest, and runs the checks of the node's mode, which
+// are listed in the order of the report. Doctor changes nothing.
 //
 // A kubelet's settings are judged as the kubelet's Topology, CPU and Memory Managers do. With a finding of
 // [ManagerSettings.Refusals], or with one of staleStates, the kubelet does not start; with one of
@@ -36,127 +35,82 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Examine reads a node and runs all checks. The list of findings is not nil, and empty for a healthy node.
-// Evidence and remedies have the paths of the node instead of those below the root of the kubelet's process,
-// also in the texts of errors.
+// Examine reads the rest of a node, and runs all checks in the order of the report. The list of findings is
+// not nil, and empty for a healthy node. Evidence and remedies have the paths of the node instead of those
+// below the root of the kubelet's process, also in the texts of errors.
 func Examine(n Node) Findings {
-	f := readFacts(n)
-	findings := append([]Finding{}, f.findings()...)
-	for _, one := range findings {
+	found := Findings{Findings: []Finding{}}
+	n.readHardware()
+	if n.Recorded {
+		assumed := ManagerSettings{Settings: kubelet.Settings{Policy: restricted}}
+		n.shapes = n.readShapes(assumed)
+		found.Findings = append(found.Findings, judge(&n, checksOfRecording...)...)
+		return found
+	}
+	k := n.readSettings()
+	n.checkpoint, n.unreadCheckpoint = kubelet.ReadCheckpoint(n.KubeletDir)
+	n.daemons = n.readDaemons()
+	checks := checksOfDRA
+	if n.Mode != coordination.DRA {
+		n.shapes, checks = n.readShapes(k.ManagerSettings), checksOfPlugins
+		found.Remark = strings.TrimSpace(strings.Join(slices.Concat([]string{
+			n.remarks(), uncounted(n.Refused, k.Policy), n.shapes.remark(), mounted(n.Mounted),
+		}, hintDecisions(n.Notes)), " "))
+	}
+	for _, one := range judge(&n, checks...) {
 		for _, list := range [][]string{one.Evidence, one.Fix} {
 			for i, text := range list {
-				list[i] = machine.OnNode(f.kubelet.process.Root, text)
+				list[i] = machine.OnNode(k.process.Root, text)
 			}
 		}
+		found.Findings = append(found.Findings, one)
 	}
-	return Findings{Findings: findings, Remark: f.remark}
+	return found
 }
 
-// facts are all facts of a node, each read once. A subject that was not read has no finding: in the mode of
-// DRA the kubelet's managers align no devices, and its device manager hands none out.
-type facts struct {
-	recorded   bool // no other subject than hardware and shapes was read
-	mode       coordination.Mode
-	kubelet    kubeletFacts
-	hardware   hardware
-	shapes     shapes
-	merge      merge
-	refused    refusedFacts
-	remark     string
-	plugins    Plugins
-	sockets    sockets
-	checkpoint checkpoint
-	daemons    daemons
-	notes      []string // of the DRA driver
-	noGPUs     []string // notes about unpublished GPUs
-	claims     preparedClaims
-	stale      staleResources
-	closed     []string // files and folders without permission
+// check returns what it finds on a node. A finding without evidence is none.
+type check func(n *Node) []Finding
+
+// judge runs checks in their order.
+func judge(n *Node, checks ...check) (findings []Finding) {
+	for _, check := range checks {
+		findings = append(findings, check(n)...)
+	}
+	return proven(findings)
 }
 
-func readFacts(n Node) facts {
-	if n.Recorded {
-		return n.recordedFacts()
-	}
-	var a access
-	read, err := kubelet.ReadCheckpoint(n.KubeletDir)
-	f := facts{
-		mode: n.Mode, kubelet: n.readKubelet(&a), hardware: n.readHardware(&a), sockets: n.readSockets(&a, read),
-		daemons: n.readDaemons(&a),
-	}
-	f.plugins = n.Plugins
-	if n.Mode == coordination.DRA {
-		f.notes, f.noGPUs, f.stale = n.Notes, n.NoGPUs, n.staleResources(f.kubelet.ManagerSettings, read)
-	} else {
-		f.shapes, f.checkpoint = n.readShapes(f.kubelet.ManagerSettings), n.newCheckpoint(&a, read, err)
-		f.merge, f.refused = f.shapes.readMerge(), n.readRefused(f.kubelet.ManagerSettings)
-		f.remark = strings.TrimSpace(strings.Join(slices.Concat([]string{
-			f.kubelet.remarks(), uncounted(n.Refused, f.kubelet.Policy), f.shapes.remark(), mounted(n.Mounted),
-		}, hintDecisions(n.Notes)), " "))
-		f.claims = n.readClaims(&a)
-	}
-	f.closed = a.closed
-	return f
+// proven returns the findings with evidence.
+func proven(findings []Finding) []Finding {
+	return slices.DeleteFunc(findings, func(f Finding) bool { return len(f.Evidence) == 0 })
 }
 
-// findings runs all checks, in the order of the report.
-func (f facts) findings() []Finding {
-	folders := []check[daemons]{runFolder, runFolders, bothModes}
-	if f.mode == coordination.DRA {
-		folders = []check[daemons]{bothModes, runFolder}
+// The checks of the machine, of what the plugins are asked for on the empty node, and of what runs.
+var (
+	ofHardware = []check{
+		unknownNodes, noGPU, gpuDrivers, noVF, notCreated, sriovOff, unbound, withoutRDMA, degradedLinks, redirects,
+		unreadRedirects, deviceNodes, complexFaults, complexACS, complexATS, complexGroups,
 	}
-	return slices.Concat(
-		judgeAll(f.kubelet, unknownProcess, unreadConfig),
-		judgeAll(f.shapes, topologyPolicy),
-		f.kubelet.settings,
-		judgeAll(f.hardware, unknownNodes, noGPU, gpuDrivers, noVF, notCreated, sriovOff, unbound, withoutRDMA,
-			degradedLinks, redirects, unreadRedirects, deviceNodes),
-		judgeAll(f.hardware.complexes, complexFaults, complexACS, complexATS, complexGroups),
-		judgeAll(f.shapes, refusedShapes, refusedForCPUs, farShapes),
-		judgeAll(f.merge, slowMerge),
-		judgeAll(f.refused, refusedPods),
-		judgeAll(f.plugins, unofferedGPUs, unenforced),
-		judgeAll(f.sockets, registration, podResources, stockPlugins, draSocket),
-		judgeAll(f.noGPUs, unpublishedGPUs),
-		judgeAll(f.notes, draGates),
-		judgeAll(f.stale, staleKubelet),
-		judgeAll(f.daemons, silentDaemons, lostDevices, unsoundDevices),
-		judgeAll(f.checkpoint, damagedCheckpoint, offeredTwice, goneDevices),
-		judgeAll(f.claims, unknownClaims),
-		judgeAll(f.daemons, folders...),
-		judgeAll(f.closed, noRight),
-		judgeAll(f.recorded, unrecorded),
-	)
-}
+	ofShapes  = []check{refusedShapes, refusedForCPUs, farShapes}
+	ofDaemons = []check{silentDaemons, lostDevices, unsoundDevices}
+)
 
-// Device is a GPU or VF as its plugin announces the device to the kubelet.
-type Device = machine.Device
-
-// Node is the input of an examination.
-type Node struct {
-	Kubelet
-	GPUs, VFs []Device // that the plugins offer
-	// why the VFs are those of all NICs with RDMA instead of the offered VFs; "" for offered VFs
-	Guess   string
-	Mounted string // the ConfigMap of a pod that selects the VFs; "" for none
-	Links   []topology.Link
-	DevRoot string   // "/dev"
-	CDIDir  string   // of the CDI specifications of claims
-	RunDir  string   // "/var/lib/kubelet/device-plugins/tandem"
-	CPUs    int      // whole CPUs that containers request, for the request shapes; 0 for none
-	Notes   []string // features that the DRA driver goes without
-	NoGPUs  []string // notes of the DRA driver about GPUs that are not published
-	Refused Refused  // see AskRefused
-	Plugins Plugins  // see [Node.Ask]
-	// Recorded means a recording: Sys, Tree, GPUs, VFs and Links alone are known.
-	Recorded bool
-
-	settings *kubeletReading // nil before they are read
-	running  *running        // nil before the daemons are asked
-}
+// The checks of a node by its mode, and of a recording, in the order of the report. In the mode of DRA the
+// kubelet's managers align no devices, and its device manager hands none out.
+var (
+	checksOfPlugins = slices.Concat(
+		[]check{unknownProcess, unreadConfig, topologyPolicy, managerSettings}, ofHardware, ofShapes,
+		[]check{slowMerge, refusedPods, unofferedGPUs, unenforced, kubeletSockets, stockPlugins}, ofDaemons,
+		[]check{
+			damagedCheckpoint, offeredTwice, goneDevices, unknownClaims, runFolder, runFolders, bothModes, noRight,
+		})
+	checksOfDRA = slices.Concat(
+		[]check{unknownProcess, unreadConfig}, ofHardware,
+		[]check{unenforced, stockPlugins, draSocket, unpublishedGPUs, draGates, staleKubelet}, ofDaemons,
+		[]check{bothModes, runFolder, noRight})
+	checksOfRecording = slices.Concat(ofHardware, ofShapes, []check{unrecorded})
+)
 
 // Findings are all findings of a node, as -o json prints them.
 type Findings struct {
@@ -191,17 +145,9 @@ func Report(findings []Finding) []byte {
 	return out.Bytes()
 }
 
-// recordedFacts returns the facts that a recording has: the hardware, and the request shapes under the policy
-// that Tandem requires.
-func (n Node) recordedFacts() facts {
-	var a access // a recording closes nothing
-	assumed := ManagerSettings{Settings: kubelet.Settings{Policy: restricted}}
-	return facts{recorded: true, hardware: n.readHardware(&a), shapes: n.readShapes(assumed)}
-}
-
 // unrecorded finds that subjects are missing in a recording.
-func unrecorded(recorded bool) []Finding {
-	return findWhen(recorded, Finding{
+func unrecorded(*Node) []Finding {
+	return []Finding{{
 		ID: "recording", Severity: Unknown,
 		Summary: "A recording tells nothing of the kubelet, the plugins, containers and device nodes.",
 		Evidence: []string{
@@ -210,23 +156,20 @@ func unrecorded(recorded bool) []Finding {
 		},
 		Why: "The report lacks these checks.",
 		Fix: []string{"run tandem doctor on the node, as root"},
-	})
+	}}
 }
 
-// access reaches files, folders and sockets, and notes those without permission. A closed file is neither
-// missing nor damaged: its only finding is [noRight].
-type access struct{ closed []string }
-
-// denied reports whether an error is a lack of permission, and notes the closed path.
-func (a *access) denied(path string, err error) bool {
+// denied reports whether an error is a lack of permission, and notes the closed path: it is neither missing
+// nor damaged, and its only finding is [noRight].
+func (n *Node) denied(path string, err error) bool {
 	if !errors.Is(err, fs.ErrPermission) {
 		return false
 	}
 	for isClosed(path) { // then a folder above is closed
 		path = filepath.Dir(path)
 	}
-	if !slices.Contains(a.closed, path) {
-		a.closed = append(a.closed, path)
+	if !slices.Contains(n.closed, path) {
+		n.closed = append(n.closed, path)
 	}
 	return true
 }
@@ -236,9 +179,23 @@ func isClosed(path string) bool {
 	return errors.Is(err, fs.ErrPermission)
 }
 
+// noRight finds the closed files and folders.
+func noRight(n *Node) []Finding {
+	slices.Sort(n.closed)
+	return []Finding{{
+		ID: "no-right", Severity: Unknown,
+		Summary: fmt.Sprintf("User %d is not permitted to read %s.",
+			os.Geteuid(), cli.Count(len(n.closed), "file or folder")),
+		Evidence: someOf(n.closed), Why: "The report lacks this data.",
+		Fix: []string{
+			"run tandem doctor as root: sudo tandem doctor", "in a debug container: kubectl debug --profile=sysadmin",
+		},
+	}}
+}
+
 // unreached says why nobody answers on a socket; "" for an answer, and for a closed socket.
-func (a *access) unreached(socket string) string {
-	if err := dial(socket); err != nil && !a.denied(socket, err) {
+func (n *Node) unreached(socket string) string {
+	if err := dial(socket); err != nil && !n.denied(socket, err) {
 		return fmt.Sprintf("%s: %v", socket, err)
 	}
 	return ""
@@ -254,20 +211,6 @@ func dial(socket string) error {
 		return errors.Unwrap(err)
 	}
 	return conn.Close()
-}
-
-// noRight finds the closed files and folders.
-func noRight(closed []string) []Finding {
-	slices.Sort(closed)
-	return findSome(closed, Finding{
-		ID: "no-right", Severity: Unknown,
-		Summary: fmt.Sprintf("User %d is not permitted to read %s.",
-			os.Geteuid(), cli.Count(len(closed), "file or folder")),
-		Why: "The report lacks this data.",
-		Fix: []string{
-			"run tandem doctor as root: sudo tandem doctor", "in a debug container: kubectl debug --profile=sysadmin",
-		},
-	})
 }
 
 // Severity says how much a finding matters.
@@ -290,33 +233,21 @@ type Finding struct {
 	Fix      []string `json:"fix"` // commands, or lines of a configuration
 }
 
-// check judges facts, and nothing besides them.
-type check[Facts any] func(Facts) []Finding
-
-// judgeAll runs checks on facts, in their order.
-func judgeAll[Facts any](facts Facts, checks ...check[Facts]) (findings []Finding) {
-	for _, check := range checks {
-		findings = append(findings, check(facts)...)
+// seen returns a text as evidence, none if it is empty.
+func seen(text string) []string {
+	if text == "" {
+		return nil
 	}
-	return findings
+	return []string{text}
 }
 
-// findWhen returns a finding if a condition holds.
-func findWhen(found bool, f Finding) []Finding {
+// seenIf returns evidence if a condition holds.
+func seenIf(found bool, evidence ...string) []string {
 	if !found {
 		return nil
 	}
-	return []Finding{f}
+	return evidence
 }
-
-// findEach returns a finding with a list as its evidence, if the list is not empty.
-func findEach(list []string, f Finding) []Finding {
-	f.Evidence = list
-	return findWhen(len(list) > 0, f)
-}
-
-// findSome returns a finding with a few elements of a list as its evidence, if the list is not empty.
-func findSome(list []string, f Finding) []Finding { return findEach(someOf(list), f) }
 
 // someOf returns a few elements of a long list, and the number of the others.
 func someOf(list []string) []string {

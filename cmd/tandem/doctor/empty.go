@@ -16,7 +16,7 @@ import (
 
 // emptyNode is the node without containers, as the coordinator sees it.
 type emptyNode struct {
-	Node
+	*Node
 	kubelet ManagerSettings
 	manager model.TopologyManager
 	views   machine.Views
@@ -24,7 +24,7 @@ type emptyNode struct {
 
 // empty returns the empty node under a policy, with the kubelet's other settings. Settings with which no
 // kubelet starts count as mended: unknown options are not set, and the machine's NUMA nodes are allowed.
-func (n Node) empty(k ManagerSettings, policy model.Policy) emptyNode {
+func (n *Node) empty(k ManagerSettings, policy model.Policy) emptyNode {
 	e := emptyNode{Node: n, kubelet: k, views: machine.NewViews(n.Links, n.GPUs, n.VFs)}
 	settings, nodes := k.Settings, model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes())
 	settings.Policy = string(policy)
@@ -41,7 +41,7 @@ func (n Node) empty(k ManagerSettings, policy model.Policy) emptyNode {
 
 // Affinity returns the NUMA nodes on which policy restricted puts a container on an empty node, and whether
 // the policy admits the container at all.
-func (n Node) Affinity(k ManagerSettings, gpus, vfs int) ([]int, bool) {
+func (n *Node) Affinity(k ManagerSettings, gpus, vfs int) ([]int, bool) {
 	nodes, admitted := n.empty(k, model.Restricted).affinity(gpus, vfs, n.CPUs)
 	return nodes.Numbers(), admitted
 }
@@ -154,7 +154,8 @@ func (m merge) time(without ...providerKind) model.MergeTime {
 }
 
 // slowMerge finds NUMA nodes and resources whose hints the kubelet merges too slowly (kubernetes#137700).
-func slowMerge(m merge) []Finding {
+func slowMerge(n *Node) []Finding {
+	m := n.shapes.readMerge()
 	took := m.time()
 	if !took.Slow() {
 		return nil

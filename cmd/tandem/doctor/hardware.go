@@ -17,13 +17,10 @@ import (
 
 // hardware is the part of a machine between the GPUs and the VFs.
 type hardware struct {
-	tree                    *topology.Tree
-	offeredGPUs, offeredVFs []Device
-	gpus                    []*topology.Device // functions of the GPUs, each once
-	pfs                     []physicalFunction
-	ports                   []switchPort
-	complexes               complexes
-	missing                 []string // device nodes of GPUs and VFs, and whose they are
+	gpus    []*topology.Device // functions of the GPUs, each once
+	pfs     []physicalFunction
+	ports   []switchPort
+	missing []string // device nodes of GPUs and VFs, and whose they are
 }
 
 // physicalFunction is a PF with RDMA or VFs, on the switch of a GPU or with VFs anywhere.
@@ -47,28 +44,28 @@ type switchPort struct {
 	hasConfig bool // a recorded machine has no configuration space
 }
 
-func (n Node) readHardware(a *access) hardware {
-	h := hardware{tree: n.Tree, offeredGPUs: n.GPUs, offeredVFs: n.VFs, complexes: n.readComplexes()}
+// readHardware reads the hardware and the complexes.
+func (n *Node) readHardware() {
+	n.complexes = n.readComplexes()
 	for _, g := range n.GPUs {
-		if d, ok := n.Tree.Device(g.Address); ok && !slices.Contains(h.gpus, d) {
-			h.gpus = append(h.gpus, d)
+		if d, ok := n.Tree.Device(g.Address); ok && !slices.Contains(n.gpus, d) {
+			n.gpus = append(n.gpus, d)
 		}
 	}
 	for d := range n.Tree.Devices() {
-		if d.IsNIC() && !d.IsVF() && (len(d.VFs) > 0 || len(d.RDMA) > 0 && h.nearGPU(d)) {
-			h.pfs = append(h.pfs, n.physicalFunction(d))
+		if d.IsNIC() && !d.IsVF() && (len(d.VFs) > 0 || len(d.RDMA) > 0 && n.hasNearGPU(d)) {
+			n.pfs = append(n.pfs, n.physicalFunction(d))
 		}
 	}
-	ports := h.portsBetween()
+	ports := n.portsBetween()
 	for _, address := range slices.SortedFunc(maps.Keys(ports), topology.Address.Compare) {
-		if d, ok := n.Tree.Device(address); ok && !h.complexes.has(address) {
-			h.ports = append(h.ports, switchPort{d, ports[address], text(n.Sys, address, "config") != ""})
+		if d, ok := n.Tree.Device(address); ok && !n.complexes.has(address) {
+			n.ports = append(n.ports, switchPort{d, ports[address], text(n.Sys, address, "config") != ""})
 		}
 	}
 	if !n.Recorded {
-		h.missing = n.missingNodes(a, h.gpus)
+		n.missing = n.missingNodes()
 	}
-	return h
 }
 
 // text returns a file of a PCI function, "" for none.
@@ -85,9 +82,9 @@ func names(sys fs.FS, a topology.Address, dir string) []string {
 	return topology.Names(sys, path.Join(topology.PCIDevices, a.String(), dir))
 }
 
-func (h hardware) nearGPU(d *topology.Device) bool {
-	return slices.ContainsFunc(h.offeredGPUs, func(g Device) bool {
-		return h.tree.Distance(g.Address, d.Address).Level.Direct()
+func (n *Node) hasNearGPU(d *topology.Device) bool {
+	return slices.ContainsFunc(n.GPUs, func(g Device) bool {
+		return n.Tree.Distance(g.Address, d.Address).Level.Direct()
 	})
 }
 
@@ -95,7 +92,7 @@ func (h hardware) nearGPU(d *topology.Device) bool {
 // RDMA device, doctor sees the auxiliary device of a VF that a container holds.
 var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 
-func (n Node) physicalFunction(d *topology.Device) physicalFunction {
+func (n *Node) physicalFunction(d *topology.Device) physicalFunction {
 	pf := physicalFunction{
 		Device: d, totalVFs: text(n.Sys, d.Address, "sriov_totalvfs"),
 		whole: n.Guess == "" && slices.ContainsFunc(n.VFs, func(offered Device) bool {
@@ -112,12 +109,12 @@ func (n Node) physicalFunction(d *topology.Device) physicalFunction {
 }
 
 // portsBetween returns the ports between GPUs and VFs that share a switch, and whether each redirects.
-func (h hardware) portsBetween() map[topology.Address]bool {
+func (n *Node) portsBetween() map[topology.Address]bool {
 	ports := map[topology.Address]bool{}
-	for _, g := range h.offeredGPUs {
-		for _, vf := range h.offeredVFs {
-			if h.tree.Distance(g.Address, vf.Address).Level.Direct() {
-				for _, port := range h.tree.Ports(g.Address, vf.Address) {
+	for _, g := range n.GPUs {
+		for _, vf := range n.VFs {
+			if n.Tree.Distance(g.Address, vf.Address).Level.Direct() {
+				for _, port := range n.Tree.Ports(g.Address, vf.Address) {
 					ports[port.Address] = ports[port.Address] || port.Redirects
 				}
 			}
@@ -127,14 +124,14 @@ func (h hardware) portsBetween() map[topology.Address]bool {
 }
 
 // missingNodes returns the device nodes that a container is given and the node does not have.
-func (n Node) missingNodes(a *access, gpus []*topology.Device) (missing []string) {
+func (n *Node) missingNodes() (missing []string) {
 	want := func(node, whose string) {
 		file := path.Join(n.DevRoot, node)
-		if _, err := os.Lstat(file); err != nil && !a.denied(file, err) {
+		if _, err := os.Lstat(file); err != nil && !n.denied(file, err) {
 			missing = append(missing, "/dev/"+node+" of "+whose)
 		}
 	}
-	for _, d := range gpus {
+	for _, d := range n.gpus {
 		v, ok := driving(d)
 		if !ok {
 			continue
@@ -157,12 +154,12 @@ func (n Node) missingNodes(a *access, gpus []*topology.Device) (missing []string
 }
 
 // noVF finds a node whose plugin offers no VF. [notCreated] finds VFs that could be made.
-func noVF(h hardware) []Finding {
-	if len(h.offeredVFs) > 0 {
+func noVF(n *Node) []Finding {
+	if len(n.VFs) > 0 {
 		return nil
 	}
 	evidence := "no NIC with RDMA in /sys/class/infiniband"
-	for d := range h.tree.Devices() {
+	for d := range n.Tree.Devices() {
 		if d.IsNIC() && len(d.RDMA) > 0 {
 			evidence = "there are NICs with RDMA, and the configuration of the pools selects none of their functions"
 		}
@@ -182,15 +179,15 @@ func noVF(h hardware) []Finding {
 const wholeNICs = "The plugin offers these PFs themselves. Pools of whole NICs need no VFs."
 
 // offersWholeNICs reports whether the plugin offers each PF, and thus no PF has VFs.
-func (h hardware) offersWholeNICs() bool {
-	return !slices.ContainsFunc(h.pfs, func(pf physicalFunction) bool { return !pf.whole })
+func (n *Node) offersWholeNICs() bool {
+	return !slices.ContainsFunc(n.pfs, func(pf physicalFunction) bool { return !pf.whole })
 }
 
 // notCreated finds PFs without VFs. If no PF has any, and none is offered itself, nothing can be paired.
-func notCreated(h hardware) []Finding {
+func notCreated(n *Node) []Finding {
 	severity, why := Error, "There is no VF to offer."
 	var list []string
-	for _, pf := range h.pfs {
+	for _, pf := range n.pfs {
 		switch {
 		case len(pf.VFs) > 0:
 			severity = Warning
@@ -201,7 +198,7 @@ func notCreated(h hardware) []Finding {
 				pf.totalVFs))
 		}
 	}
-	if h.offersWholeNICs() {
+	if n.offersWholeNICs() {
 		severity, why = Warning, wholeNICs
 	}
 	return vfFinding("no-vfs", severity, list, "PF near GPUs has no VFs", why,
@@ -210,13 +207,13 @@ func notCreated(h hardware) []Finding {
 }
 
 // sriovOff finds PFs whose firmware makes no VFs.
-func sriovOff(h hardware) []Finding {
+func sriovOff(n *Node) []Finding {
 	severity, why := Error, "SR-IOV is switched off in its firmware."
-	if h.offersWholeNICs() {
+	if n.offersWholeNICs() {
 		severity, why = Warning, why+" "+wholeNICs
 	}
 	var list []string
-	for _, pf := range h.pfs {
+	for _, pf := range n.pfs {
 		if len(pf.VFs) == 0 && pf.totalVFs == "0" {
 			list = append(list, fmt.Sprintf("%s (%s): sriov_totalvfs 0", pf.Address, strings.Join(pf.RDMA, ",")))
 		}
@@ -227,9 +224,9 @@ func sriovOff(h hardware) []Finding {
 }
 
 // unbound finds VFs without a driver.
-func unbound(h hardware) []Finding {
+func unbound(n *Node) []Finding {
 	var list []string
-	for _, pf := range h.pfs {
+	for _, pf := range n.pfs {
 		for _, vf := range pf.made {
 			if vf.Driver == "" {
 				list = append(list, fmt.Sprintf("%s of %s: no driver", vf.Address, pf.Address))
@@ -243,9 +240,9 @@ func unbound(h hardware) []Finding {
 }
 
 // withoutRDMA finds VFs without RDMA of PFs with RDMA, other than VFs of virtual machines.
-func withoutRDMA(h hardware) []Finding {
+func withoutRDMA(n *Node) []Finding {
 	var list []string
-	for _, pf := range h.pfs {
+	for _, pf := range n.pfs {
 		for _, vf := range pf.made {
 			if vf.Driver != "" && vf.Driver != "vfio-pci" && len(pf.RDMA) > 0 && !vf.hasRDMA {
 				list = append(list,
@@ -266,11 +263,12 @@ func vfFinding(id string, severity Severity, list []string, problem, why, fix st
 		subject += "s"
 		rest = strings.Replace(rest, "has ", "have ", 1)
 	}
-	return findSome(list, Finding{
+	return []Finding{{
 		ID: id, Severity: severity,
-		Summary: fmt.Sprintf("%d %s %s.", len(list), subject, rest),
-		Why:     why, Fix: []string{fix},
-	})
+		Summary:  fmt.Sprintf("%d %s %s.", len(list), subject, rest),
+		Evidence: someOf(list),
+		Why:      why, Fix: []string{fix},
+	}}
 }
 
 // vendor is a maker of GPUs, as far as an examination looks at its driver and its own device plugin.

@@ -22,8 +22,8 @@ import (
 // finding the kubelet does not start (pkg/kubelet/apis/config/validation, and the managers in
 // pkg/kubelet/cm).
 func (f ManagerSettings) Refusals() []Finding {
-	return judgeAll(f, unknownPolicies, badOptions, manyNodes, reservedWithCgroup, wrongReservedCPUs,
-		wrongAmounts, noReservedCPUs, noReservedMemory)
+	return proven(slices.Concat(unknownPolicies(f), badOptions(f), contradictions(f),
+		wrongReservedCPUs(f), missingReservations(f)))
 }
 
 func unknownPolicies(f ManagerSettings) (findings []Finding) {
@@ -32,7 +32,7 @@ func unknownPolicies(f ManagerSettings) (findings []Finding) {
 		known          []string
 	}{
 		{"topology-policy", "topologyManagerPolicy", f.Policy, []string{
-			"none", "best-effort", restricted, "single-numa-node",
+			"none", "best-effort", restricted, singleNode,
 		}},
 		{"topology-scope", "topologyManagerScope", f.Scope, []string{scopeContainer, "pod"}},
 		{"cpu-manager", "cpuManagerPolicy", f.CPUPolicy, []string{"none", static}},
@@ -82,33 +82,32 @@ func badOptions(f ManagerSettings) (findings []Finding) {
 	return findings
 }
 
-func manyNodes(f ManagerSettings) []Finding {
-	return findWhen(f.Policy != "none" && f.NUMANodes > f.AllowedNodes(), Finding{
-		ID: "many-numa-nodes", Severity: Error,
-		Summary: fmt.Sprintf("The machine has %d NUMA nodes, and the kubelet allows %d.",
-			f.NUMANodes, f.AllowedNodes()),
-		Evidence: []string{f.optionsSay()},
-		Why:      "With a Topology Manager policy the kubelet does not start.",
-		Fix: []string{
-			"fewer nodes: NPS or sub-NUMA clustering in the firmware",
-			fmt.Sprintf("or, from Kubernetes 1.31 on, topologyManagerPolicyOptions: {%s: \"%d\"}; "+
-				"admission becomes slower with every node", maxNodesOption, f.NUMANodes),
-		},
-	})
-}
-
-func reservedWithCgroup(f ManagerSettings) []Finding {
+// contradictions finds values that contradict each other, or the machine.
+func contradictions(f ManagerSettings) []Finding {
 	hasCgroup := f.SystemReservedCgroup != "" || f.KubeReservedCgroup != ""
-	return findWhen(f.ReservedCPUs != "" && hasCgroup, Finding{
-		ID: "reserved-cpus", Severity: Error,
-		Summary: "The kubelet has reservedSystemCPUs together with systemReservedCgroup or kubeReservedCgroup.",
-		Evidence: []string{
-			f.Says("reservedSystemCPUs", f.ReservedCPUs), f.Says("systemReservedCgroup", f.SystemReservedCgroup),
-			f.Says("kubeReservedCgroup", f.KubeReservedCgroup),
+	return []Finding{
+		{
+			ID: "many-numa-nodes", Severity: Error,
+			Summary: fmt.Sprintf("The machine has %d NUMA nodes, and the kubelet allows %d.",
+				f.NUMANodes, f.AllowedNodes()),
+			Evidence: seenIf(f.Policy != "none" && f.NUMANodes > f.AllowedNodes(), f.optionsSay()),
+			Why:      "With a Topology Manager policy the kubelet does not start.",
+			Fix: []string{
+				"fewer nodes: NPS or sub-NUMA clustering in the firmware",
+				fmt.Sprintf("or, from Kubernetes 1.31 on, topologyManagerPolicyOptions: {%s: \"%d\"}; "+
+					"admission becomes slower with every node", maxNodesOption, f.NUMANodes),
+			},
 		},
-		Why: "The kubelet accepts either named CPUs or a cgroup, and does not start with both.",
-		Fix: []string{"reserve an amount: cpu in systemReserved and kubeReserved, without reservedSystemCPUs"},
-	})
+		{
+			ID: "reserved-cpus", Severity: Error,
+			Summary: "The kubelet has reservedSystemCPUs together with systemReservedCgroup or kubeReservedCgroup.",
+			Evidence: seenIf(f.ReservedCPUs != "" && hasCgroup,
+				f.Says("reservedSystemCPUs", f.ReservedCPUs), f.Says("systemReservedCgroup", f.SystemReservedCgroup),
+				f.Says("kubeReservedCgroup", f.KubeReservedCgroup)),
+			Why: "The kubelet accepts either named CPUs or a cgroup, and does not start with both.",
+			Fix: []string{"reserve an amount: cpu in systemReserved and kubeReserved, without reservedSystemCPUs"},
+		},
+	}
 }
 
 func wrongReservedCPUs(f ManagerSettings) []Finding {
@@ -135,49 +134,83 @@ func wrongReservedCPUs(f ManagerSettings) []Finding {
 	return []Finding{wrong}
 }
 
-func wrongAmounts(f ManagerSettings) []Finding {
+// missingReservations finds reserved amounts that are none, and managers without those that they need.
+func missingReservations(f ManagerSettings) []Finding {
 	_, err := f.ReservedAmount()
-	return findWhen(err != nil, Finding{
-		ID: "reserved-cpus", Severity: Error,
-		Summary: "The kubelet has a reserved amount that is no quantity.",
-		Evidence: []string{
-			f.Says("kubeReserved", fmt.Sprint(f.KubeReserved)), f.Says("systemReserved", fmt.Sprint(f.SystemReserved)),
+	return []Finding{
+		{
+			ID: "reserved-cpus", Severity: Error,
+			Summary: "The kubelet has a reserved amount that is no quantity.",
+			Evidence: seenIf(err != nil, f.Says("kubeReserved", fmt.Sprint(f.KubeReserved)),
+				f.Says("systemReserved", fmt.Sprint(f.SystemReserved))),
+			Why: "The kubelet does not start.",
+			Fix: []string{fmt.Sprint(err)},
 		},
-		Why: "The kubelet does not start.",
-		Fix: []string{fmt.Sprint(err)},
-	})
+		{
+			ID: "reserved-cpus", Severity: Error,
+			Summary: "The kubelet's CPU manager is static, and no CPU is reserved for the system.",
+			Evidence: seenIf(f.CPUPolicy == static && !f.Reserves(),
+				f.Says("reservedSystemCPUs", strconv.Quote(f.ReservedCPUs)),
+				f.Says("kubeReserved", fmt.Sprint(f.KubeReserved)),
+				f.Says("systemReserved", fmt.Sprint(f.SystemReserved))),
+			Why: "The kubelet does not start: the static policy requires reservedSystemCPUs, " +
+				"or CPUs in kubeReserved or systemReserved.",
+			Fix: []string{staticCPUs("reservedSystemCPUs: \"" + f.FirstCPUs() + "\"")},
+		},
+		{
+			ID: "reserved-memory", Severity: Error,
+			Summary: "The kubelet's memory manager is static, and no memory is reserved.",
+			Evidence: seenIf(f.MemoryPolicy == "Static" && len(f.ReservedMemory) == 0,
+				f.Says("memoryManagerPolicy", "Static"), f.Says("reservedMemory", "none")),
+			Why: "The kubelet does not start: the static policy requires reservedMemory equal to kubeReserved, " +
+				"systemReserved and the eviction limit in total.",
+			Fix: []string{"reservedMemory: [{numaNode: 0, limits: {memory: SUM}}]"},
+		},
+	}
 }
 
-func noReservedCPUs(f ManagerSettings) []Finding {
-	return findWhen(f.CPUPolicy == static && !f.Reserves(), Finding{
-		ID: "reserved-cpus", Severity: Error,
-		Summary: "The kubelet's CPU manager is static, and no CPU is reserved for the system.",
-		Evidence: []string{
-			f.Says("reservedSystemCPUs", strconv.Quote(f.ReservedCPUs)),
-			f.Says("kubeReserved", fmt.Sprint(f.KubeReserved)), f.Says("systemReserved", fmt.Sprint(f.SystemReserved)),
-		},
-		Why: "The kubelet does not start: the static policy requires reservedSystemCPUs, " +
-			"or CPUs in kubeReserved or systemReserved.",
-		Fix: []string{staticCPUs("reservedSystemCPUs: \"" + f.FirstCPUs() + "\"")},
-	})
-}
-
-func noReservedMemory(f ManagerSettings) []Finding {
-	return findWhen(f.MemoryPolicy == "Static" && len(f.ReservedMemory) == 0, Finding{
-		ID: "reserved-memory", Severity: Error,
-		Summary: "The kubelet's memory manager is static, and no memory is reserved.",
-		Evidence: []string{
-			f.Says("memoryManagerPolicy", "Static"), f.Says("reservedMemory", "none"),
-		},
-		Why: "The kubelet does not start: the static policy requires reservedMemory equal to kubeReserved, " +
-			"systemReserved and the eviction limit in total.",
-		Fix: []string{"reservedMemory: [{numaNode: 0, limits: {memory: SUM}}]"},
-	})
-}
-
-// adviseSettings checks settings with which the kubelet starts, apart from [adviseTopologyPolicy].
+// adviseSettings checks settings with which the kubelet starts, apart from [adviseTopologyPolicy]. Between
+// two NUMA nodes there is only one distance. The kubelet has read its files at its start.
 func adviseSettings(f ManagerSettings) []Finding {
-	return judgeAll(f, topologyScope, closestNodes, cpuManager, wholeNodesReserved, oldSettings)
+	far := f.NUMANodes > 2 && f.PolicyOptions[preferClosest] != "true"
+	var changed []string
+	for _, file := range f.Changed {
+		changed = append(changed, f.At.Shown(file)+" is younger than the kubelet's process")
+	}
+	return proven(slices.Concat([]Finding{
+		{
+			ID: "topology-scope", Severity: Warning,
+			Summary:  fmt.Sprintf("The kubelet's topologyManagerScope is %s.", f.Scope),
+			Evidence: seenIf(f.Scope == "pod" && f.Policy != "none", f.Says("topologyManagerScope", f.Scope)),
+			Why: "All containers of a pod together have to fit the same smallest set of NUMA nodes: pods with " +
+				"sidecars that have CPUs or devices are rejected more often, without nearer pairs.",
+			Fix: []string{configure("topologyManagerScope: container")},
+		},
+		{
+			ID: "closest-nodes", Severity: Warning,
+			Summary: fmt.Sprintf("The kubelet does not prefer NUMA nodes that are close to each other, "+
+				"and there are %d.", f.NUMANodes),
+			Evidence: seenIf(f.Policy != "none" && far, f.optionsSay(),
+				cli.Count(f.NUMANodes, "NUMA node")+" in /sys/devices/system/node/online"),
+			Why: "A container that needs two nodes gets the nodes with the lowest numbers, possibly on two sockets.",
+			Fix: []string{configure("topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}")},
+		},
+		{
+			ID: "cpu-manager", Severity: Warning,
+			Summary:  fmt.Sprintf("The kubelet's cpuManagerPolicy is %s.", f.CPUPolicy),
+			Evidence: seenIf(f.CPUPolicy == "none", f.Says("cpuManagerPolicy", f.CPUPolicy)),
+			Why:      "The processes of a container run on CPUs of any socket, away from its GPUs and VFs.",
+			Fix:      []string{staticCPUs("cpuManagerPolicy: static, with reservedSystemCPUs")},
+		},
+	}, wholeNodesReserved(f), []Finding{
+		{
+			ID: "kubelet-restart", Severity: Warning,
+			Summary:  "The kubelet was started before its configuration was changed.",
+			Evidence: someOf(changed),
+			Why:      "The running kubelet may still use other settings than this report.",
+			Fix:      []string{"drain the node, then: systemctl restart kubelet"},
+		},
+	}))
 }
 
 // adviseTopologyPolicy finds another policy than the one that Tandem requires.
@@ -196,48 +229,12 @@ func adviseTopologyPolicy(f ManagerSettings) []Finding {
 	case "best-effort":
 		advice.Why = "A container is admitted even if its GPUs and VFs come from different NUMA " +
 			"nodes; then no pair is on one switch."
-	case "single-numa-node":
+	case singleNode:
 		advice.Why = "A container that needs the GPUs of more than one NUMA node is always rejected."
 	default:
 		return nil
 	}
 	return []Finding{advice}
-}
-
-func topologyScope(f ManagerSettings) []Finding {
-	return findWhen(f.Scope == "pod" && f.Policy != "none", Finding{
-		ID: "topology-scope", Severity: Warning,
-		Summary:  fmt.Sprintf("The kubelet's topologyManagerScope is %s.", f.Scope),
-		Evidence: []string{f.Says("topologyManagerScope", f.Scope)},
-		Why: "All containers of a pod together have to fit the same smallest set of NUMA nodes: pods with " +
-			"sidecars that have CPUs or devices are rejected more often, without nearer pairs.",
-		Fix: []string{configure("topologyManagerScope: container")},
-	})
-}
-
-// closestNodes counts more than two nodes: between two there is only one distance.
-func closestNodes(f ManagerSettings) []Finding {
-	far := f.NUMANodes > 2 && f.PolicyOptions[preferClosest] != "true"
-	return findWhen(f.Policy != "none" && far, Finding{
-		ID: "closest-nodes", Severity: Warning,
-		Summary: fmt.Sprintf("The kubelet does not prefer NUMA nodes that are close to each other, "+
-			"and there are %d.", f.NUMANodes),
-		Evidence: []string{
-			f.optionsSay(), cli.Count(f.NUMANodes, "NUMA node") + " in /sys/devices/system/node/online",
-		},
-		Why: "A container that needs two nodes gets the nodes with the lowest numbers, possibly on two sockets.",
-		Fix: []string{configure("topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}")},
-	})
-}
-
-func cpuManager(f ManagerSettings) []Finding {
-	return findWhen(f.CPUPolicy == "none", Finding{
-		ID: "cpu-manager", Severity: Warning,
-		Summary:  fmt.Sprintf("The kubelet's cpuManagerPolicy is %s.", f.CPUPolicy),
-		Evidence: []string{f.Says("cpuManagerPolicy", f.CPUPolicy)},
-		Why:      "The processes of a container run on CPUs of any socket, away from its GPUs and VFs.",
-		Fix:      []string{staticCPUs("cpuManagerPolicy: static, with reservedSystemCPUs")},
-	})
 }
 
 // wholeNodesReserved finds NUMA nodes without a CPU for containers. Which CPUs an amount takes is unknown.
@@ -265,48 +262,42 @@ func wholeNodesReserved(f ManagerSettings) (findings []Finding) {
 	return findings
 }
 
-// oldSettings finds files that changed after the kubelet has read them at its start.
-func oldSettings(f ManagerSettings) []Finding {
-	var evidence []string
-	for _, file := range f.Changed {
-		evidence = append(evidence, f.At.Shown(file)+" is younger than the kubelet's process")
+// managerSettings finds settings, and state files in the kubelet's folder, with which the kubelet does not
+// start or pods lose near pairs.
+func managerSettings(n *Node) []Finding {
+	f := n.settings
+	if f.unread != nil {
+		return nil
 	}
-	return findSome(evidence, Finding{
-		ID: "kubelet-restart", Severity: Warning,
-		Summary: "The kubelet was started before its configuration was changed.",
-		Why:     "The running kubelet may still use other settings than this report.",
-		Fix:     []string{"drain the node, then: systemctl restart kubelet"},
-	})
+	return slices.Concat(f.Refusals(), adviseSettings(f.ManagerSettings), n.staleStates())
 }
 
-// staleStates returns findings of the state files in the kubelet's folder with which the kubelet does not
-// start, or whose content is unknown. A missing file is not stale: the kubelet starts without it. denied
-// notes a file that may not be read.
-func (f ManagerSettings) staleStates(dir string, denied func(path string, err error) bool) (stale []Finding) {
+// staleStates returns findings of the state files with which the kubelet does not start, or whose content is
+// unknown. A missing file is not stale: the kubelet starts without it.
+func (n *Node) staleStates() (stale []Finding) {
+	f, dir := n.settings.ManagerSettings, n.KubeletDir
 	cpus, err := kubelet.ReadCPUState(dir)
 	file := stateFile{"cpu-state", kubelet.CPUStateFile, filepath.Join(dir, kubelet.CPUStateFile)}
 	found := file.otherPolicy(cpus.PolicyName, f.CPUPolicy)
 	if err == nil && len(found) == 0 {
 		found, err = f.judgeCPUs(file, cpus)
 	}
-	stale = append(stale, file.judge(found, err, denied)...)
+	stale = append(stale, n.judgeState(file, found, err)...)
 
 	memory, err := kubelet.ReadMemoryState(dir)
 	file = stateFile{"memory-state", kubelet.MemoryStateFile, filepath.Join(dir, kubelet.MemoryStateFile)}
-	return append(stale, file.judge(file.otherPolicy(memory.PolicyName, f.MemoryPolicy), err, denied)...)
+	return append(stale, n.judgeState(file, file.otherPolicy(memory.PolicyName, f.MemoryPolicy), err)...)
 }
 
 // stateFile is the state that a manager keeps for the kubelet's next start.
 type stateFile struct{ id, name, path string }
 
-// judge returns what was found in a file that was read, otherwise why its content is unknown.
-func (s stateFile) judge(
-	found []Finding, err error, denied func(path string, err error) bool,
-) []Finding {
+// judgeState returns what was found in a file that was read, otherwise why its content is unknown.
+func (n *Node) judgeState(s stateFile, found []Finding, err error) []Finding {
 	if err == nil {
 		return found
 	}
-	if errors.Is(err, fs.ErrNotExist) || denied(s.path, err) {
+	if errors.Is(err, fs.ErrNotExist) || n.denied(s.path, err) {
 		return nil
 	}
 	return []Finding{{

@@ -27,8 +27,8 @@ type Refused struct {
 	Unknown string   // why the number is unknown; the other fields mean nothing then
 }
 
-// AskRefused asks the kubelet for its pods. The caller needs root's rights alone.
-func AskRefused(ctx context.Context, kubeletDir string) Refused {
+// askRefused asks the kubelet for its pods. The caller needs root's rights alone.
+func askRefused(ctx context.Context, kubeletDir string) Refused {
 	pods, err := coordinator.RejectedPods(ctx, kubeletDir)
 	if err != nil {
 		return Refused{Unknown: err.Error()}
@@ -42,8 +42,8 @@ func AskRefused(ctx context.Context, kubeletDir string) Refused {
 	return r
 }
 
-// CountedRefused returns pods of a node that the API server has counted; "" is an unknown name of the node.
-func CountedRefused(pods RefusedPods, node string) Refused {
+// countedRefused returns pods of a node that the API server has counted; "" is an unknown name of the node.
+func countedRefused(pods RefusedPods, node string) Refused {
 	return Refused{Pods: pods, Seen: []string{
 		"kubectl get pods -A --field-selector status.phase=Failed,spec.nodeName=" + cmp.Or(node, "NODE") +
 			" lists them",
@@ -54,16 +54,14 @@ func CountedRefused(pods RefusedPods, node string) Refused {
 const measured = "With 90 % of the GPUs requested, kubelets rejected 14.3 % of its pods at least once, and none " +
 	"of tandem-scheduler's (docs/performance.md)."
 
-// refusedFacts are the refused pods, judged on the empty node.
-type refusedFacts struct {
-	Refused
-	always, busy, unknown int // number of pods
+// judged are the numbers of refused pods that the empty node refuses, or not, and their shapes.
+type judged struct {
+	always, busy, unknown int
 	shapes                []string
 }
 
-// readRefused judges the shapes of the refused pods on the empty node.
-func (n Node) readRefused(k ManagerSettings) refusedFacts {
-	f := refusedFacts{Refused: n.Refused}
+// judgeRefused judges the shapes of the refused pods on the empty node.
+func (n *Node) judgeRefused(k ManagerSettings) (f judged) {
 	policy := model.Restricted
 	if k.Policy == string(model.SingleNUMANode) { // the others refuse nobody: then the policy has changed since
 		policy = model.SingleNUMANode
@@ -91,13 +89,13 @@ func (n Node) readRefused(k ManagerSettings) refusedFacts {
 }
 
 // refusedPods finds refused pods: the scheduler counted free devices, wherever on the node these were.
-func refusedPods(r refusedFacts) []Finding {
-	number := r.Pods.Number()
+func refusedPods(n *Node) []Finding {
+	r, number := n.judgeRefused(n.settings.ManagerSettings), n.Refused.Pods.Number()
 	f := Finding{
 		ID: "refused-pods", Severity: Warning,
 		Summary: fmt.Sprintf("%s rejected by this kubelet and not deleted: %s.",
 			cli.CountAre(number, "pod"), intent.TopologyAffinity),
-		Evidence: slices.Concat(someOf(r.shapes), someOf(r.Seen)),
+		Evidence: slices.Concat(someOf(r.shapes), someOf(n.Refused.Seen)),
 		Why:      "Kubernetes deletes such pods only when the cluster has more than 12,500 terminated pods.",
 	}
 	if r.always > 0 {
@@ -111,12 +109,15 @@ func refusedPods(r refusedFacts) []Finding {
 			"or configure the default scheduler to spread pods (LeastAllocated) instead of packing them")
 	}
 	f.Fix = append(f.Fix, "the descheduler deletes the existing pods: deployments/descheduler/values.yaml")
-	return findWhen(number > 0, f)
+	if number == 0 {
+		return nil
+	}
+	return []Finding{f}
 }
 
 // uncounted is a remark about an unknown number of refused pods, under a policy that refuses some; else "".
 func uncounted(r Refused, policy string) string {
-	if r.Unknown == "" || policy != restricted && policy != "single-numa-node" {
+	if r.Unknown == "" || policy != restricted && policy != singleNode {
 		return ""
 	}
 	return "The number of pods that this kubelet rejected is unknown: " + r.Unknown + "."

@@ -33,22 +33,21 @@ type running struct {
 }
 
 // askDaemons asks the running daemons, at its first call.
-func (n *Node) askDaemons(ctx context.Context) running {
+func (n *Node) askDaemons(ctx context.Context) *running {
 	if n.running != nil {
-		return *n.running
+		return n.running
 	}
 	n.running = &running{err: errNotRunning}
 	if _, err := os.Lstat(coordination.SocketPath(n.RunDir)); !errors.Is(err, fs.ErrNotExist) {
 		answer, err := coordinator.AskStatus(ctx, n.RunDir)
-		*n.running = running{coordinator.NewStatus(answer), err}
+		n.running = &running{coordinator.NewStatus(answer), err}
 	}
-	return *n.running
+	return n.running
 }
 
 // Ask asks the running daemons what they say of themselves, on a machine with the node's sysfs: the mode of
 // the node, without a daemon by the lock files in the run folder, the notes, and the complaints of plugins.
-// The vendor is the --vendor of tandem-gpu, "" if unknown.
-func (n *Node) Ask(ctx context.Context, vendor string) {
+func (n *Node) Ask(ctx context.Context) {
 	r := n.askDaemons(ctx)
 	if r.err != nil {
 		if in := coordination.RunningModes(n.RunDir); len(in) > 0 {
@@ -64,17 +63,16 @@ func (n *Node) Ask(ctx context.Context, vendor string) {
 	}
 	n.Plugins = Plugins{Unenforced: r.status.Alignment.Unenforced(), Resources: r.status.Resources}
 	if n.Mode != coordination.DRA && !r.status.OffersGPUs() { // the DRA driver has notes
-		n.Plugins.Unoffered = coordinator.Unoffered(n.Sys, vendor)
+		n.Plugins.Unoffered = coordinator.Unoffered(n.Sys, n.Vendor)
 	}
 }
 
 // Status returns the status of the running daemons, nil without an answer.
-func (n *Node) Status(ctx context.Context) *coordinator.Status {
-	r := n.askDaemons(ctx)
-	if r.err != nil {
+func (n *Node) Status() *coordinator.Status {
+	if n.running == nil || n.running.err != nil {
 		return nil
 	}
-	return &r.status
+	return &n.running.status
 }
 
 // hintDecisions returns the notes of the plugins about the NUMA hints of VFs.
@@ -84,9 +82,9 @@ func hintDecisions(notes []string) []string {
 	})
 }
 
-// RunningVFs returns the VFs that the running tandem-rdma offers, each once.
-func (n *Node) RunningVFs(ctx context.Context) ([]machine.Device, error) {
-	r := n.askDaemons(ctx)
+// runningVFs returns the VFs that the running tandem-rdma offers, each once.
+func (n *Node) runningVFs() ([]machine.Device, error) {
+	r := n.running
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -132,62 +130,43 @@ type Plugins struct {
 }
 
 // unofferedGPUs finds GPUs that no running plugin offers.
-func unofferedGPUs(p Plugins) []Finding {
-	return findWhen(p.Unoffered != "", Finding{
+func unofferedGPUs(n *Node) []Finding {
+	return []Finding{{
 		ID: "gpus-not-offered", Severity: Error, Summary: "No plugin offers the GPUs of this machine.",
-		Evidence: []string{p.Unoffered}, Why: "No pod gets a GPU here.",
+		Evidence: seen(n.Plugins.Unoffered), Why: "No pod gets a GPU here.",
 		Fix: []string{
 			"look at the pod of tandem-gpu on this node: kubectl logs, and /readyz",
 			"if gpu.vendor is another vendor's: set gpu.vendor=auto",
 			"if it waits for NVML: set gpu.runtimeClassName, or gpu.driverRoot with gpu.deviceListStrategy=cdi-cri",
 		},
-	})
+	}}
 }
 
 // unenforced finds plugins that do not enforce annotations.
-func unenforced(p Plugins) []Finding {
-	return findWhen(p.Unenforced != "", Finding{
+func unenforced(n *Node) []Finding {
+	return []Finding{{
 		ID: "alignment-not-enforced", Severity: Warning,
 		Summary:  "The annotation tandem.dev/alignment of pods is not enforced on this node.",
-		Evidence: []string{p.Unenforced},
+		Evidence: seen(n.Plugins.Unenforced),
 		Why:      "A pod that requires same-switch pairs starts with other pairs, without any other warning.",
 		Fix: []string{
 			"before Kubernetes 1.37, if the kubelet uses a self-signed certificate: Helm " +
 				"kubeletCertificate=/var/lib/kubelet/pki/kubelet.crt",
 			"otherwise see docs/tune.md, near pairs as a condition",
 		},
-	})
-}
-
-// sockets contains the errors of the kubelet's and the plugins' sockets; "" for a socket that answers.
-type sockets struct {
-	registration string // registration of plugins
-	podResources string // devices of pods; not tried without registration
-	draDriver    string // socket at which the kubelet finds the DRA driver
-	stock        []stockSocket
+	}}
 }
 
 // stockSocket is the socket of a running plugin that Tandem replaces.
 type stockSocket struct{ plugin, path string }
 
-func (n Node) readSockets(a *access, c kubelet.Checkpoint) (s sockets) {
-	s.stock = n.stockSockets(a, slices.Sorted(maps.Keys(c.Registered())))
-	if n.Mode == coordination.DRA {
-		s.draDriver = n.unreachedDriver(a)
-		return s
-	}
-	s.registration = a.unreached(filepath.Join(n.KubeletDir, "device-plugins", "kubelet.sock"))
-	if s.registration == "" { // otherwise the reason is the same
-		s.podResources = a.unreached(kubelet.PodResourcesSocket(n.KubeletDir))
-	}
-	return s
-}
-
-func (n Node) stockSockets(a *access, resources []string) (stock []stockSocket) {
+// stockSockets returns the sockets of running plugins that Tandem replaces.
+func (n *Node) stockSockets() (stock []stockSocket) {
+	resources := slices.Sorted(maps.Keys(n.checkpoint.Registered()))
 	for _, folder := range []string{"device-plugins", "plugins_registry"} {
 		dir := filepath.Join(n.KubeletDir, folder)
 		entries, err := os.ReadDir(dir) // the second folder is optional
-		a.denied(dir, err)
+		n.denied(dir, err)
 		for _, entry := range entries {
 			plugin := stockPlugin(entry.Name(), resources)
 			path := filepath.Join(dir, entry.Name())
@@ -195,7 +174,7 @@ func (n Node) stockSockets(a *access, resources []string) (stock []stockSocket) 
 				continue
 			}
 			if err := dial(path); err != nil {
-				a.denied(path, err)
+				n.denied(path, err)
 				continue
 			}
 			stock = append(stock, stockSocket{plugin, path})
@@ -225,38 +204,37 @@ func stockPlugin(socket string, resources []string) string {
 	return ""
 }
 
-// registration finds a kubelet that accepts no registrations.
-func registration(s sockets) []Finding {
-	return findWhen(s.registration != "", Finding{
-		ID: "kubelet-socket", Severity: Error,
-		Summary:  "The kubelet does not accept registrations of device plugins.",
-		Evidence: []string{s.registration},
-		Why:      "Without registration no device plugin can offer devices.",
-		Fix: []string{
-			"systemctl status kubelet",
-			"if the kubelet has another --root-dir: set kubeletDir in the chart, --kubelet-dir for the daemons and " +
-				"for tandem doctor",
-		},
-	})
-}
-
-// podResources finds a kubelet that does not list the devices of pods.
-func podResources(s sockets) []Finding {
-	return findWhen(s.podResources != "", Finding{
+// kubeletSockets finds a kubelet that accepts no registrations or does not list the devices of pods. Without
+// the first socket, the second is missing for the same reason.
+func kubeletSockets(n *Node) []Finding {
+	if refused := n.unreached(filepath.Join(n.KubeletDir, "device-plugins", "kubelet.sock")); refused != "" {
+		return []Finding{{
+			ID: "kubelet-socket", Severity: Error,
+			Summary:  "The kubelet does not accept registrations of device plugins.",
+			Evidence: []string{refused},
+			Why:      "Without registration no device plugin can offer devices.",
+			Fix: []string{
+				"systemctl status kubelet",
+				"if the kubelet has another --root-dir: set kubeletDir in the chart, --kubelet-dir for the daemons and " +
+					"for tandem doctor",
+			},
+		}}
+	}
+	return []Finding{{
 		ID: "pod-resources", Severity: Warning,
 		Summary:  "The kubelet does not report the devices of pods (PodResources).",
-		Evidence: []string{s.podResources},
+		Evidence: seen(n.unreached(kubelet.PodResourcesSocket(n.KubeletDir))),
 		Why: "Tandem then learns neither of released devices nor of the requesting pod, " +
 			"and infers both from the order of the kubelet's calls.",
 		Fix: []string{
 			"check the kubelet's feature gates for KubeletPodResources=false (before Kubernetes 1.28)",
 		},
-	})
+	}}
 }
 
 // stockPlugins finds running plugins that Tandem replaces.
-func stockPlugins(s sockets) (findings []Finding) {
-	for _, stock := range s.stock {
+func stockPlugins(n *Node) (findings []Finding) {
+	for _, stock := range n.stockSockets() {
 		findings = append(findings, Finding{
 			ID: "stock-plugin", Severity: Error,
 			Summary:  fmt.Sprintf("%s is running on this node.", stock.plugin),

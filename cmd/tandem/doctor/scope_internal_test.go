@@ -74,7 +74,7 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 		if err := n.Refused.Pods.Set(pods.Flags()[0]); err != nil { // as kubectl tandem doctor hands pods over
 			t.Fatal(err)
 		}
-		if f := n.readRefused(facts); (f.always == 0) != explained.FitsEmpty {
+		if f := n.judgeRefused(facts); (f.always == 0) != explained.FitsEmpty {
 			t.Errorf("%s: %s; explain: the empty node admits it: %v", name, f.shapes, explained.FitsEmpty)
 		}
 	}

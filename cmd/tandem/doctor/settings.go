@@ -5,6 +5,7 @@ package doctor
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -147,6 +148,7 @@ func (f ManagerSettings) optionsSay() string {
 // The values that Tandem needs or advises.
 const (
 	restricted     = "restricted"
+	singleNode     = "single-numa-node"
 	scopeContainer = "container"
 	static         = "static"
 )
@@ -186,6 +188,14 @@ const places = `# Settings of this node's kubelet for GPUs and VFs on one switch
 const withoutFolder = `the kubelet has none; with Kubernetes 1.30 or later and kubeadm:
 #                          KUBELET_EXTRA_ARGS=--config-dir=/etc/kubernetes/kubelet.conf.d
 #                          in /etc/default/kubelet or /etc/sysconfig/kubelet`
+
+// ReadDropIn reads the machine and the mode of the node, and returns what [Kubelet.DropIn] returns.
+func (n *Node) ReadDropIn(ctx context.Context, staticCPUs bool) (string, error) {
+	if _, err := n.readMachine(ctx); err != nil {
+		return "", err
+	}
+	return n.DropIn(staticCPUs)
+}
 
 // DropIn returns the settings that Tandem needs on this node as a file of the kubelet: those of
 // deployments/kubelet/config.yaml, with as many NUMA nodes as the machine has and, on request, CPUs for

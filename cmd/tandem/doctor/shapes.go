@@ -29,7 +29,7 @@ type shapes struct {
 // mostShapes limits n of the shapes n+n.
 const mostShapes = 64
 
-func (n Node) readShapes(k ManagerSettings) (s shapes) {
+func (n *Node) readShapes(k ManagerSettings) (s shapes) {
 	s.emptyNode, s.near = n.empty(k, model.Restricted), map[int]int{}
 	if len(n.GPUs) == 0 || len(n.VFs) == 0 {
 		return s
@@ -138,7 +138,7 @@ func (e emptyNode) cpusPerNode() string {
 }
 
 // places says where the devices are.
-func (n Node) places() []string {
+func (n *Node) places() []string {
 	lines, pools := []string{"GPUs: " + perNode(n.GPUs)}, machine.Pools(n.VFs)
 	if len(pools) == 1 {
 		return append(lines, "VFs: "+perNode(n.VFs))
@@ -192,7 +192,8 @@ func ranges(numbers string) string {
 var digits = regexp.MustCompile(`\d+`)
 
 // topologyPolicy finds another policy than restricted, with the requests that restricted would refuse.
-func topologyPolicy(s shapes) []Finding {
+func topologyPolicy(n *Node) []Finding {
+	s := n.shapes
 	found := adviseTopologyPolicy(s.kubelet)
 	for i := range found {
 		f := &found[i]
@@ -260,7 +261,8 @@ func (s shapes) remark() string {
 }
 
 // refusedShapes finds shapes whose GPUs and VFs cannot come from one set of NUMA nodes.
-func refusedShapes(s shapes) []Finding {
+func refusedShapes(n *Node) []Finding {
+	s := n.shapes
 	if s.kubelet.Policy != restricted || len(s.refused) == 0 {
 		return nil
 	}
@@ -290,7 +292,8 @@ func refusedShapes(s shapes) []Finding {
 }
 
 // refusedForCPUs finds shapes whose devices fit, but not together with the CPUs.
-func refusedForCPUs(s shapes) []Finding {
+func refusedForCPUs(n *Node) []Finding {
+	s := n.shapes
 	if s.kubelet.Policy != restricted || len(s.withCPUs) == 0 {
 		return nil
 	}
@@ -316,7 +319,7 @@ func refusedForCPUs(s shapes) []Finding {
 }
 
 // guessed makes a finding about VFs a guess if the VFs are one.
-func (n Node) guessed(f Finding) Finding {
+func (n *Node) guessed(f Finding) Finding {
 	if n.Guess == "" {
 		return f
 	}
@@ -328,12 +331,13 @@ func (n Node) guessed(f Finding) Finding {
 }
 
 // guess says what the VFs are if nobody has named a pool.
-func (n Node) guess() string {
+func (n *Node) guess() string {
 	return n.Guess + ": assumes that the VFs of all NICs with RDMA are one pool"
 }
 
 // farShapes finds shapes of which not every GPU can have a VF on its switch.
-func farShapes(s shapes) []Finding {
+func farShapes(n *Node) []Finding {
+	s := n.shapes
 	if len(s.far) == 0 {
 		return nil
 	}

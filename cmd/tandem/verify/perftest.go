@@ -124,7 +124,7 @@ func (m Memory) arguments(gpu *runtimeGPU) []string {
 }
 
 // common returns the arguments that all tests have. Without -x perftest chooses the GID on Ethernet itself:
-// RoCE v2 before v1, IPv4 before IPv6 (get_best_gid_index in src/perftest_communication.c, since version 4.1).
+// RoCE v2 before v1, IPv4 before IPv6 (get_best_gid_index in src/perftest_communication.c, since 4.1).
 func (e End) common(tcp int, m Memory) []string {
 	arguments := []string{"-F", "-d", e.RDMA, "-i", port, "-p", strconv.Itoa(tcp)}
 	return append(arguments, m.arguments(e.GPU)...)

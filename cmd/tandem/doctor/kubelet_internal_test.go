@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor_test
+package doctor
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -40,14 +39,15 @@ func TestSettingsOfAPipe(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n := doctor.Node{DevRoot: t.TempDir(), RunDir: t.TempDir(), Kubelet: doctor.Kubelet{
+	n := Node{DevRoot: t.TempDir(), RunDir: t.TempDir(), Kubelet: Kubelet{
 		Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), Config: fmt.Sprintf("/proc/self/fd/%d", r.Fd()),
 	}}
-	if got := n.Settings().TopologyManagerScope; got != "pod" {
+	if got := n.hintSettings().TopologyManagerScope; got != "pod" {
 		t.Errorf("the scope of the settings is %q", got)
 	}
-	if ids := found(n); slices.Contains(ids, "kubelet-config") {
-		t.Errorf("it finds %q", ids)
+	found := Examine(n).Findings
+	if slices.ContainsFunc(found, func(f Finding) bool { return f.ID == "kubelet-config" }) {
+		t.Errorf("it finds %+v", found)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestConfigOfTheNode(t *testing.T) {
 		}
 	}
 	for node, want := range map[string]string{"gpu-1": "gpu-1", "gpu-2": "gpu-2", "cpu-1": "", "other": ""} {
-		name, err := doctor.MountedConfig(dir, node)
+		name, err := mountedConfig(dir, node)
 		if strings.TrimPrefix(name, volume+"/") != want || (err != nil) != (node == "other") {
 			t.Errorf("of node %s: %q, %v; want %q", node, name, err, want)
 		}
