@@ -86,8 +86,8 @@ type Inventory struct {
 	Read    []topology.Address
 }
 
-// hides reports whether a device that was not found may still exist.
-func (i *Inventory) hides(d Device) bool { return i.Partial && !slices.Contains(i.Read, d.Card) }
+// mayHide reports whether a device that was not found may still exist.
+func (i *Inventory) mayHide(d Device) bool { return i.Partial && !slices.Contains(i.Read, d.Card) }
 
 // Device is an allocatable GPU, or part of a GPU.
 type Device struct {
@@ -152,7 +152,7 @@ func (g *GPUs) Each(ctx context.Context, work func(ctx context.Context, name str
 	group, ctx := errgroup.WithContext(ctx)
 	begun := map[string]bool{}
 	for {
-		names, changed := g.names()
+		names, changed := g.resourceNames()
 		for _, name := range names {
 			if !begun[name] {
 				begun[name] = true
@@ -169,12 +169,13 @@ func (g *GPUs) Each(ctx context.Context, work func(ctx context.Context, name str
 
 // Names returns the resource names found so far, sorted.
 func (g *GPUs) Names() []string {
-	names, _ := g.names()
+	names, _ := g.resourceNames()
 	return names
 }
 
-// names returns the resource names, sorted, and a channel that is closed when names may have been added.
-func (g *GPUs) names() ([]string, <-chan struct{}) {
+// resourceNames returns the resource names, sorted, and a channel that is closed when names may have been
+// added.
+func (g *GPUs) resourceNames() ([]string, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Sorted(maps.Keys(g.resources)), g.changed.Next()
@@ -259,12 +260,12 @@ func Names() (names []string) {
 }
 
 // Titles lists the vendors for people, as "AMD or NVIDIA".
-func Titles() string { return list(func(m Maker) string { return m.Title }) }
+func Titles() string { return listMakers(func(m Maker) string { return m.Title }) }
 
 // Drivers lists the vendors' drivers for people, as "amdgpu or nvidia".
-func Drivers() string { return list(func(m Maker) string { return m.Driver }) }
+func Drivers() string { return listMakers(func(m Maker) string { return m.Driver }) }
 
-func list(name func(Maker) string) string {
+func listMakers(name func(Maker) string) string {
 	var names []string
 	for _, m := range Makers {
 		names = append(names, name(m))

@@ -51,22 +51,22 @@ func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, er
 		return nil, err
 	}
 	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links, found: found}
-	g.resources, _ = merge(nil, found)
-	g.report(found.Notes)
+	g.resources, _ = mergeDevices(nil, found)
+	g.reportNotes(found.Notes)
 	return g, nil
 }
 
 // Heed makes the monitor judge the GPUs; to be called before Run.
 func (g *GPUs) Heed(monitor *health.Monitor) {
 	g.health = monitor
-	g.judged(g.found.Resources) // to be watched
+	g.judgeDevices(g.found.Resources) // to be watched
 	monitor.Look()
-	g.rejudge()
+	g.judgeAgain()
 }
 
-// judged returns devices with the health of their cards, and has these cards watched, and those of the
+// judgeDevices returns devices with the health of their cards, and has these cards watched, and those of the
 // devices that are gone: they may come back.
-func (g *GPUs) judged(resources map[string][]Device) map[string][]Device {
+func (g *GPUs) judgeDevices(resources map[string][]Device) map[string][]Device {
 	cards := map[topology.Address]bool{}
 	for _, devices := range g.resources { // only this goroutine changes them
 		for _, d := range devices {
@@ -100,13 +100,13 @@ func (g *GPUs) Run(ctx context.Context) error {
 	}
 	work.Go(func() error { return g.health.Run(working, due.Fire) })
 	work.Go(func() error {
-		g.rediscover(working, due)
+		g.refreshWhenDue(working, due)
 		return nil
 	})
 	return work.Wait()
 }
 
-func (g *GPUs) rediscover(ctx context.Context, due <-chan struct{}) {
+func (g *GPUs) refreshWhenDue(ctx context.Context, due <-chan struct{}) {
 	var pulse <-chan time.Time // nil without a pulse
 	if g.pulse > 0 {
 		ticker := time.NewTicker(g.pulse)
@@ -120,26 +120,26 @@ func (g *GPUs) rediscover(ctx context.Context, due <-chan struct{}) {
 		case <-pulse:
 		case <-due:
 		}
-		g.refresh()
+		g.discoverAgain()
 	}
 }
 
-// refresh repeats the discovery. If it fails, no device is removed, as that would not help pods that hold
-// devices; the health of the cards counts.
-func (g *GPUs) refresh() {
+// discoverAgain repeats the discovery. If it fails, no device is removed, as that would not help pods that
+// hold devices; the health of the cards counts.
+func (g *GPUs) discoverAgain() {
 	found, err := g.backend.Discover()
 	if g.unread.IsNew(err) {
 		g.log.Warn("GPUs not read; using the last known GPUs", "error", err)
 	}
 	if err != nil {
-		g.rejudge()
+		g.judgeAgain()
 		return
 	}
 	g.found = found
-	found.Resources = g.judged(found.Resources)
-	g.report(found.Notes)
+	found.Resources = g.judgeDevices(found.Resources)
+	g.reportNotes(found.Notes)
 	g.mu.Lock()
-	merged, differences := merge(g.resources, found)
+	merged, differences := mergeDevices(g.resources, found)
 	links := g.links
 	g.mu.Unlock()
 	if len(differences) == 0 && !g.behind {
@@ -156,32 +156,32 @@ func (g *GPUs) refresh() {
 	if g.behind && len(differences) == 0 {
 		return
 	}
-	g.take(merged, differences, links)
+	g.takeDevices(merged, differences, links)
 }
 
-// rejudge gives the devices of the last discovery the health that their cards have now.
-func (g *GPUs) rejudge() {
+// judgeAgain gives the devices of the last discovery the health that their cards have now.
+func (g *GPUs) judgeAgain() {
 	found := g.found
-	found.Resources = g.judged(found.Resources)
+	found.Resources = g.judgeDevices(found.Resources)
 	g.mu.Lock()
-	merged, differences := merge(g.resources, found)
+	merged, differences := mergeDevices(g.resources, found)
 	links := g.links
 	g.mu.Unlock()
 	if len(differences) > 0 {
-		g.take(merged, differences, links)
+		g.takeDevices(merged, differences, links)
 	}
 }
 
-func (g *GPUs) take(merged map[string][]Device, differences []change, links []topology.Link) {
-	report(g.log, differences)
+func (g *GPUs) takeDevices(merged map[string][]Device, differences []change, links []topology.Link) {
+	reportChanges(g.log, differences)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.resources, g.links = merged, links
 	g.changed.Raise()
 }
 
-// report logs changes.
-func report(log *slog.Logger, differences []change) {
+// reportChanges logs changes.
+func reportChanges(log *slog.Logger, differences []change) {
 	ofHealth := map[string]*health.Report{}
 	for _, c := range differences {
 		if c.what != "" {
@@ -198,8 +198,8 @@ func report(log *slog.Logger, differences []change) {
 	}
 }
 
-// report logs the notes that the last discovery did not have.
-func (g *GPUs) report(notes []string) {
+// reportNotes logs the notes that the last discovery did not have.
+func (g *GPUs) reportNotes(notes []string) {
 	for _, note := range notes {
 		if !slices.Contains(g.notes, note) {
 			g.log.Warn("GPU discovery", "note", note)
@@ -208,8 +208,8 @@ func (g *GPUs) report(notes []string) {
 	g.notes = notes
 }
 
-// latest returns a resource's devices, the links, and a channel that is closed when either changes.
-func (g *GPUs) latest(resource string) ([]Device, []topology.Link, <-chan struct{}) {
+// latestDevices returns a resource's devices, the links, and a channel that is closed when either changes.
+func (g *GPUs) latestDevices(resource string) ([]Device, []topology.Link, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.resources[resource], g.links, g.changed.Next()
@@ -226,7 +226,7 @@ type change struct {
 // node that is divided as finely as possible.
 const maxGone = 64
 
-func count(devices map[string]Device, condition func(string, Device) bool) (n int) {
+func countDevices(devices map[string]Device, condition func(string, Device) bool) (n int) {
 	for id, d := range devices {
 		if condition(id, d) {
 			n++
@@ -235,14 +235,14 @@ func count(devices map[string]Device, condition func(string, Device) bool) (n in
 	return n
 }
 
-// merge adds a discovery to the known devices, without modifying either. A known device that was not found
-// becomes unhealthy if it may still exist. A device that is gone stays known, for an Allocate in flight and
-// for a kubelet that has not received the newer list yet, until other devices go and more than maxGone are
-// known: MIG devices get new IDs whenever a GPU is repartitioned, and the kubelet's needs are in a list of
-// its own (package deviceplugin).
-func merge(known map[string][]Device, inventory Inventory) (map[string][]Device, []change) {
+// mergeDevices adds a discovery to the known devices, without modifying either. A known device that was not
+// found becomes unhealthy if it may still exist. A device that is gone stays known, for an Allocate in flight
+// and for a kubelet that has not received the newer list yet, until other devices go and more than maxGone
+// are known: MIG devices get new IDs whenever a GPU is repartitioned, and the kubelet's needs are in a list
+// of its own (package deviceplugin).
+func mergeDevices(known map[string][]Device, inventory Inventory) (map[string][]Device, []change) {
 	found := inventory.Resources
-	othersGo := others(known, inventory)
+	othersGo := othersGo(known, inventory)
 	merged := make(map[string][]Device, len(found))
 	var differences []change
 	for resource := range found {
@@ -254,18 +254,18 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 	for resource := range merged {
 		before := byID(known[resource])
 		now := deviceplugin.Keep(before, withKnownMemory(before, found[resource]), func(d Device) Device {
-			d.Healthy, d.Gone, d.Reason = false, d.Gone || !inventory.hides(d), "not found"
+			d.Healthy, d.Gone, d.Reason = false, d.Gone || !inventory.mayHide(d), "not found"
 			return d
 		})
 		isOld := func(id string, d Device) bool { return d.Gone && before[id].Gone }
-		if othersGo && count(now, isOld) > maxGone {
+		if othersGo && countDevices(now, isOld) > maxGone {
 			maps.DeleteFunc(now, isOld)
 		}
 		merged[resource] = slices.SortedFunc(maps.Values(now), func(a, b Device) int {
 			return cmp.Compare(a.ID, b.ID)
 		})
 		for _, d := range merged[resource] {
-			if c, changed := difference(before, d); changed {
+			if c, changed := findDifference(before, d); changed {
 				c.resource, c.device = resource, d.ID
 				differences = append(differences, c)
 			}
@@ -274,13 +274,13 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 	return merged, differences
 }
 
-// others reports whether devices are gone since the last discovery.
-func others(known map[string][]Device, inventory Inventory) bool {
+// othersGo reports whether devices are gone since the last discovery.
+func othersGo(known map[string][]Device, inventory Inventory) bool {
 	for resource, devices := range known {
 		found := byID(inventory.Resources[resource])
 		if slices.ContainsFunc(devices, func(d Device) bool {
 			_, there := found[d.ID]
-			return !there && !d.Gone && !inventory.hides(d)
+			return !there && !d.Gone && !inventory.mayHide(d)
 		}) {
 			return true
 		}
@@ -288,14 +288,14 @@ func others(known map[string][]Device, inventory Inventory) bool {
 	return false
 }
 
-// difference returns the change of a device, without the names of resource and device; false for none.
-func difference(before map[string]Device, now Device) (c change, changed bool) {
+// findDifference returns the change of a device, without the names of resource and device; false for none.
+func findDifference(before map[string]Device, now Device) (c change, changed bool) {
 	was, known := before[now.ID]
 	switch {
 	case !known:
 		c.what = "appeared"
-	case was.verdict() != now.verdict():
-		c.health = now.verdict()
+	case was.verdictOf() != now.verdictOf():
+		c.health = now.verdictOf()
 	case !was.Gone && now.Gone:
 		c.what = "gone"
 	case was.Gone && !now.Gone:
@@ -311,8 +311,8 @@ func difference(before map[string]Device, now Device) (c change, changed bool) {
 	return c, true
 }
 
-// verdict returns the health of a device, whichever source tells of it.
-func (d Device) verdict() health.Verdict {
+// verdictOf returns the health of a device, whichever source tells of it.
+func (d Device) verdictOf() health.Verdict {
 	switch {
 	case !d.Healthy:
 		return health.Verdict{State: health.Failed, Reason: d.Reason}

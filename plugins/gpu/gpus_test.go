@@ -65,7 +65,7 @@ func (s *scripted) find(resources map[string]string, err error) {
 
 // state writes a resource's devices as "a b!", ! for unhealthy.
 func (g *GPUs) state(resource string) string {
-	devices, _, _ := g.latest(resource)
+	devices, _, _ := g.latestDevices(resource)
 	var words []string
 	for _, d := range devices {
 		if !d.Healthy {
@@ -103,7 +103,7 @@ func TestPulse(t *testing.T) {
 			{"a b c", nil, "a b c"},
 		} {
 			backend.find(map[string]string{"amd.com/gpu": step.find}, step.err)
-			_, _, changed := gpus.latest("amd.com/gpu")
+			_, _, changed := gpus.latestDevices("amd.com/gpu")
 			before := gpus.state("amd.com/gpu")
 			<-time.After(10 * time.Second)
 			synctest.Wait()
@@ -149,24 +149,24 @@ func TestLinksAreReadLater(t *testing.T) {
 	}
 	backend.find(map[string]string{"amd.com/gpu": "a b"}, nil)
 	backend.links, backend.linksErr = []topology.Link{{Count: 1}}, errors.New("input/output error")
-	gpus.refresh()
-	gpus.refresh()
-	_, links, changed := gpus.latest("amd.com/gpu")
+	gpus.discoverAgain()
+	gpus.discoverAgain()
+	_, links, changed := gpus.latestDevices("amd.com/gpu")
 	if len(links) > 0 {
 		t.Errorf("links that cannot be read: %v", links)
 	}
 	backend.linksErr = nil
-	gpus.refresh()
+	gpus.discoverAgain()
 	select {
 	case <-changed:
 	default:
 		t.Error("nobody is told of the links")
 	}
-	if _, links, _ = gpus.latest("amd.com/gpu"); len(links) != 1 {
+	if _, links, _ = gpus.latestDevices("amd.com/gpu"); len(links) != 1 {
 		t.Errorf("links %v, want those that can be read again", links)
 	}
 	before := backend.linksRead
-	if gpus.refresh(); backend.linksRead != before {
+	if gpus.discoverAgain(); backend.linksRead != before {
 		t.Error("links are read again though nothing has changed")
 	}
 }
@@ -191,10 +191,10 @@ func TestMemoryIsReadLater(t *testing.T) {
 		read    uint64
 		changed bool
 	}{{0, false}, {size, true}, {size, false}, {0, false}} {
-		before, _, changed := gpus.latest("amd.com/gpu")
+		before, _, changed := gpus.latestDevices("amd.com/gpu")
 		find(step.read)
-		gpus.refresh()
-		devices, _, _ := gpus.latest("amd.com/gpu")
+		gpus.discoverAgain()
+		devices, _, _ := gpus.latestDevices("amd.com/gpu")
 		if want := max(step.read, before[0].VRAM); devices[0].VRAM != want {
 			t.Errorf("look %d read %d: memory %d, want %d", i, step.read, devices[0].VRAM, want)
 		}
@@ -287,7 +287,7 @@ func TestNoPulse(t *testing.T) {
 		if err := gpus.Run(ctx); err != nil {
 			t.Error(err)
 		}
-		if got, _ := gpus.names(); !slices.Equal(got, []string{"amd.com/cpx_nps4", "amd.com/gpu"}) {
+		if got, _ := gpus.resourceNames(); !slices.Equal(got, []string{"amd.com/cpx_nps4", "amd.com/gpu"}) {
 			t.Errorf("names %v", got)
 		}
 	})
@@ -306,7 +306,7 @@ func TestAll(t *testing.T) {
 		t.Errorf("%v, links %v", all, links)
 	}
 	backend.find(map[string]string{"amd.com/gpu": "a"}, nil)
-	gpus.refresh()
+	gpus.discoverAgain()
 	select {
 	case <-changed:
 	default:
@@ -329,7 +329,7 @@ func TestGoneOrUnhealthy(t *testing.T) {
 	t.Parallel()
 	two := map[string][]Device{"amd.com/gpu": {{ID: "a", Healthy: true}, {ID: "b", Healthy: true}}}
 	one := map[string][]Device{"amd.com/gpu": {{ID: "a", Healthy: true}}}
-	known, _ := merge(nil, Inventory{Resources: two})
+	known, _ := mergeDevices(nil, Inventory{Resources: two})
 	for name, tc := range map[string]struct {
 		found   Inventory
 		healthy []bool
@@ -340,13 +340,13 @@ func TestGoneOrUnhealthy(t *testing.T) {
 			[]bool{false, false}},
 		"the driver is away": {Inventory{Partial: true}, []bool{false, false}, []bool{false, false}},
 	} {
-		merged, changes := merge(known, tc.found)
+		merged, changes := mergeDevices(known, tc.found)
 		for i, d := range merged["amd.com/gpu"] {
 			if d.Healthy != tc.healthy[i] || d.Gone != tc.gone[i] || d.Healthy != (d.Reason == "") {
 				t.Errorf("%s: %+v", name, d)
 			}
 		}
-		back, _ := merge(merged, Inventory{Resources: two})
+		back, _ := mergeDevices(merged, Inventory{Resources: two})
 		if last := back["amd.com/gpu"][1]; !last.Healthy || last.Gone || len(changes) == 0 {
 			t.Errorf("%s: changes %v, then %+v", name, changes, last)
 		}
@@ -366,8 +366,8 @@ func TestGoneAreForgotten(t *testing.T) {
 			found.Resources["nvidia.com/gpu"] = append(found.Resources["nvidia.com/gpu"],
 				Device{ID: fmt.Sprint("MIG-", n, "-", i), Healthy: true})
 		}
-		known, _ = merge(known, found)
-		known, _ = merge(known, found) // a look at which nothing goes
+		known, _ = mergeDevices(known, found)
+		known, _ = mergeDevices(known, found) // a look at which nothing goes
 		if got := len(known["nvidia.com/gpu"]); got < min(2, n+1)*there || got > maxGone+2*there {
 			t.Fatalf("after %d divisions %d devices are known, of which %d are there", n+1, got, there)
 		}
@@ -379,7 +379,7 @@ func TestGoneAreForgotten(t *testing.T) {
 		{ID: "c", Gone: true},
 	}}
 	for range 3 {
-		known, _ = merge(known, hidden)
+		known, _ = mergeDevices(known, hidden)
 		var state []string
 		for _, d := range known["nvidia.com/gpu"] {
 			state = append(state, fmt.Sprint(d.ID, " ", d.Healthy, " ", d.Gone))
@@ -401,9 +401,9 @@ func TestSeveralAreGone(t *testing.T) {
 		}
 		return found
 	}
-	known, _ := merge(nil, inventory("a", "b", "c"))
-	known, _ = merge(known, inventory("a", "b"))
-	known, _ = merge(known, inventory("a"))
+	known, _ := mergeDevices(nil, inventory("a", "b", "c"))
+	known, _ = mergeDevices(known, inventory("a", "b"))
+	known, _ = mergeDevices(known, inventory("a"))
 	var gone []string
 	for _, d := range known["amd.com/gpu"] {
 		if d.Gone {

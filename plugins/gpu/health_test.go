@@ -34,9 +34,9 @@ func TestHealthOfCards(t *testing.T) {
 			backend.err = errors.New("the GPU is lost")
 			sys[width].Data = []byte("8")
 			gpus.health.Look()
-			gpus.refresh()
+			gpus.discoverAgain()
 		}
-		if devices, _, _ := gpus.latest("amd.com/gpu"); !devices[0].Degraded {
+		if devices, _, _ := gpus.latestDevices("amd.com/gpu"); !devices[0].Degraded {
 			t.Errorf("%s: %+v", name, devices[0])
 		}
 	}
@@ -56,8 +56,8 @@ func TestFatalErrorOfACard(t *testing.T) {
 	gpus.Heed(health.New(health.Default(), sys))
 	sys[errors].Data = []byte("TOTAL_ERR_FATAL 1\n")
 	gpus.health.Look()
-	gpus.refresh()
-	devices, _, _ := gpus.latest("amd.com/gpu")
+	gpus.discoverAgain()
+	devices, _, _ := gpus.latestDevices("amd.com/gpu")
 	if d := devices[0]; d.Healthy || d.Reason != "aer_fatal increased" {
 		t.Errorf("got %+v", d)
 	}

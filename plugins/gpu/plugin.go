@@ -38,7 +38,7 @@ func (p *Plugin) Name() string { return p.name }
 // Watch publishes the devices to the coordinator and the kubelet, at the start and on every change.
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
 	for {
-		devices, links, changed := p.gpus.latest(p.name)
+		devices, links, changed := p.gpus.latestDevices(p.name)
 		present := make([]device.Device, 0, len(devices))
 		for _, d := range devices {
 			if !d.Gone { // the list keeps the device as long as the kubelet needs it
@@ -76,7 +76,7 @@ func (p *Plugin) Alone(q *api.PreferRequest, cause error) []string { return p.me
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
 	failed := true // also by a panic
 	defer func() { p.member.Returned(ids, failed) }()
-	devices, unknown := p.find(ids)
+	devices, unknown := p.findDevices(ids)
 	if err := p.gpus.Refuse(p.name, devices, unknown); err != nil {
 		return container.Edits{}, err
 	}
@@ -84,7 +84,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 	if err != nil {
 		return container.Edits{}, err
 	}
-	devices, unknown = p.find(ordered)
+	devices, unknown = p.findDevices(ordered)
 	if len(unknown) > 0 {
 		p.log.Warn("allocated", "devices", ordered, "unknown", unknown, to)
 	} else {
@@ -95,9 +95,9 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 	return edits, nil
 }
 
-// find looks the devices up, in the order of their IDs.
-func (p *Plugin) find(ids []string) (devices []Device, unknown []string) {
-	known, _, _ := p.gpus.latest(p.name)
+// findDevices looks the devices up, in the order of their IDs.
+func (p *Plugin) findDevices(ids []string) (devices []Device, unknown []string) {
+	known, _, _ := p.gpus.latestDevices(p.name)
 	devices = make([]Device, 0, len(ids))
 	for _, id := range ids {
 		if i := slices.IndexFunc(known, func(d Device) bool { return d.ID == id }); i >= 0 {

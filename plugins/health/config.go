@@ -18,16 +18,16 @@ type Rule struct {
 	Window  time.Duration
 }
 
-// reason returns the cause for people.
-func (r Rule) reason() string {
+// describeCause returns the cause for people.
+func (r Rule) describeCause() string {
 	if r.Above == 0 {
 		return r.Counter + " increased"
 	}
-	return fmt.Sprintf("%s increased by more than %d in %s", r.Counter, r.Above, short(r.Window))
+	return fmt.Sprintf("%s increased by more than %d in %s", r.Counter, r.Above, shortDuration(r.Window))
 }
 
-// short returns a duration without zero parts: "1h" instead of "1h0m0s".
-func short(d time.Duration) string {
+// shortDuration returns a duration without zero parts: "1h" instead of "1h0m0s".
+func shortDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -73,15 +73,15 @@ type Config struct {
 
 // Default returns the default configuration.
 func Default() Config {
-	c := none()
+	c := newEmpty()
 	for _, cause := range Causes {
-		c.judge(cause)
+		c.addCause(cause)
 	}
 	return c
 }
 
-// none returns the configuration without causes.
-func none() Config { return Config{Interval: 2 * time.Second, Quiet: time.Minute} }
+// newEmpty returns the configuration without causes.
+func newEmpty() Config { return Config{Interval: 2 * time.Second, Quiet: time.Minute} }
 
 // Values of the flag besides a list of [Causes].
 const (
@@ -93,8 +93,8 @@ const (
 // counters above their limits.
 var Causes = []string{"port", "link", "counters"}
 
-// judge adds a cause. It returns false for an unknown one.
-func (c *Config) judge(cause string) bool {
+// addCause adds a cause. It returns false for an unknown one.
+func (c *Config) addCause(cause string) bool {
 	switch cause {
 	case "port":
 		c.Port = true
@@ -108,8 +108,8 @@ func (c *Config) judge(cause string) bool {
 	return true
 }
 
-// has reports for each of the causes whether it is judged.
-func (c *Config) has() []bool { return []bool{c.Port, c.Link, c.Rules != nil} }
+// judgedCauses reports for each of the causes whether it is judged.
+func (c *Config) judgedCauses() []bool { return []bool{c.Port, c.Link, c.Rules != nil} }
 
 func (c *Config) isOff() bool { return c.Interval == 0 }
 
@@ -123,9 +123,9 @@ func (c *Config) Set(text string) error {
 		*c = Config{}
 		return nil
 	}
-	next := none()
+	next := newEmpty()
 	for cause := range strings.SplitSeq(text, ",") {
-		if !next.judge(strings.TrimSpace(cause)) {
+		if !next.addCause(strings.TrimSpace(cause)) {
 			return fmt.Errorf("%q is none of %s, %s, and %s with commas between", cause, On, Off,
 				strings.Join(Causes, ", "))
 		}
@@ -140,7 +140,7 @@ func (c *Config) String() string {
 		return Off
 	}
 	var judged []string
-	for i, has := range c.has() {
+	for i, has := range c.judgedCauses() {
 		if has {
 			judged = append(judged, Causes[i])
 		}

@@ -57,8 +57,8 @@ type Verdict struct {
 	Reason string // "link_downed increased"; "" for good
 }
 
-// worse orders verdicts: the worse state first, then by reason.
-func worse(a, b Verdict) int {
+// compareVerdicts orders verdicts: the worse state first, then by reason.
+func compareVerdicts(a, b Verdict) int {
 	return cmp.Or(cmp.Compare(b.State, a.State), cmp.Compare(a.Reason, b.Reason))
 }
 
@@ -84,7 +84,7 @@ func (r *Report) IsEmpty() bool { return len(r.devices) == 0 }
 
 // Log writes a line for each state and reason, the worst first.
 func (r *Report) Log(log *slog.Logger) {
-	for _, v := range slices.SortedFunc(maps.Keys(r.devices), worse) {
+	for _, v := range slices.SortedFunc(maps.Keys(r.devices), compareVerdicts) {
 		devices := slices.Compact(r.devices[v])
 		switch v.State {
 		case Failed:
@@ -121,9 +121,9 @@ func newJudge(config *Config, gpu bool) *judge {
 	return &judge{config: config, gpu: gpu, rises: map[limit]*rise{}, causes: map[cause]time.Time{}}
 }
 
-// look adds a sample and returns the verdict.
-func (j *judge) look(s reading, now time.Time) Verdict {
-	for _, c := range slices.Concat(j.counters(s, now), j.ports(s), j.link(s), j.kept(s)) {
+// addSample adds a sample and returns the verdict.
+func (j *judge) addSample(s reading, now time.Time) Verdict {
+	for _, c := range slices.Concat(j.counterCauses(s, now), j.portCauses(s), j.linkCauses(s), j.keptCauses(s)) {
 		j.causes[c] = now.Add(j.config.Quiet)
 	}
 	var verdict Verdict
@@ -131,16 +131,16 @@ func (j *judge) look(s reading, now time.Time) Verdict {
 		switch {
 		case !now.Before(until):
 			delete(j.causes, c)
-		case verdict == Verdict{} || worse(c.Verdict, verdict) < 0:
+		case verdict == Verdict{} || compareVerdicts(c.Verdict, verdict) < 0:
 			verdict = c.Verdict
 		}
 	}
 	return verdict
 }
 
-// kept returns the causes of ports and of the link whose states are unknown now. A state that has never been
-// read has none.
-func (j *judge) kept(s reading) (causes []cause) {
+// keptCauses returns the causes of ports and of the link whose states are unknown now. A state that has never
+// been read has none.
+func (j *judge) keptCauses(s reading) (causes []cause) {
 	unread := map[string]bool{linkSpeed: s.Link.Speed == 0, linkWidth: s.Link.Width == 0}
 	for _, p := range s.Ports {
 		unread[p.Name] = p.Unread
@@ -153,8 +153,8 @@ func (j *judge) kept(s reading) (causes []cause) {
 	return causes
 }
 
-// counters returns the causes by rules. A counter that is absent begins anew when it is there again.
-func (j *judge) counters(s reading, now time.Time) (causes []cause) {
+// counterCauses returns the causes by rules. A counter that is absent begins anew when it is there again.
+func (j *judge) counterCauses(s reading, now time.Time) (causes []cause) {
 	present := map[limit]*rise{}
 	for c, value := range s.Counters {
 		for _, rule := range j.config.Rules {
@@ -166,8 +166,8 @@ func (j *judge) counters(s reading, now time.Time) (causes []cause) {
 			if present[at] == nil {
 				present[at] = &rise{}
 			}
-			its := cause{Verdict{rule.State, rule.reason()}, c.File}
-			if present[at].exceeds(rule, value, now) || isFull(c.Name, value) && j.isKnown(its) {
+			its := cause{Verdict{rule.State, rule.describeCause()}, c.File}
+			if present[at].addValue(rule, value, now) || isFull(c.Name, value) && j.isKnown(its) {
 				causes = append(causes, its)
 			}
 		}
@@ -195,10 +195,10 @@ func (j *judge) isKnown(c cause) bool {
 	return known && c.State == Degraded
 }
 
-// ports returns the causes by ports without a link. Of several ports the best counts: the function has failed
-// if none has a link. A port that has never had a link may have no cable: it is chosen last, but offered,
-// because its VFs reach each other.
-func (j *judge) ports(s reading) (causes []cause) {
+// portCauses returns the causes by ports without a link. Of several ports the best counts: the function has
+// failed if none has a link. A port that has never had a link may have no cable: it is chosen last, but
+// offered, because its VFs reach each other.
+func (j *judge) portCauses(s reading) (causes []cause) {
 	if !j.config.Port {
 		return nil
 	}
@@ -210,9 +210,9 @@ func (j *judge) ports(s reading) (causes []cause) {
 		switch {
 		case p.Up, p.Unread:
 		case p.WasUp:
-			causes = append(causes, cause{Verdict{lost, p.text()}, p.Name})
+			causes = append(causes, cause{Verdict{lost, p.describeState()}, p.Name})
 		default:
-			causes = append(causes, cause{Verdict{Degraded, p.text() + " since its creation"}, p.Name})
+			causes = append(causes, cause{Verdict{Degraded, p.describeState() + " since its creation"}, p.Name})
 		}
 	}
 	return causes
@@ -224,8 +224,8 @@ const (
 	linkWidth = "PCIe width"
 )
 
-// link returns the cause by a PCI Express link below what both of its ends allow.
-func (j *judge) link(s reading) []cause {
+// linkCauses returns the cause by a PCI Express link below what both of its ends allow.
+func (j *judge) linkCauses(s reading) []cause {
 	switch l := s.Link; {
 	case !j.config.Link || !l.DegradedOf(j.gpu):
 		return nil
@@ -252,11 +252,11 @@ type point struct {
 // mostPoints is the number of points of a window: the window is exact to this part of it.
 const mostPoints = 32
 
-// exceeds adds a value and reports whether the counter has increased by more than a rule allows since the
+// addValue adds a value and reports whether the counter has increased by more than a rule allows since the
 // oldest point within the window. A counter that decreases has been reset and begins anew. A rule that
 // allows no increase allows none since the last value either, even if that is older than the window: the
 // device of a failing port can take long to answer.
-func (r *rise) exceeds(rule Rule, value uint64, now time.Time) bool {
+func (r *rise) addValue(rule Rule, value uint64, now time.Time) bool {
 	if value < r.last {
 		r.points = r.points[:0]
 	}

@@ -131,7 +131,7 @@ func newClock(n *node, config Config, functions ...string) *clock {
 		watched[address(n.t, f)] = false
 	}
 	c.Watch(watched)
-	n.t.Cleanup(func() { c.forget(nil) })
+	n.t.Cleanup(func() { c.forgetExcept(nil) })
 	return c
 }
 
@@ -140,7 +140,7 @@ func (c *clock) after(t testing.TB, d time.Duration) Verdict {
 	t.Helper()
 	for until := c.now.Add(d); c.now.Before(until); {
 		c.now = c.now.Add(c.config.Interval)
-		c.look(c.now)
+		c.readAll(c.now)
 	}
 	return c.Verdict(address(t, pf))
 }
@@ -373,7 +373,7 @@ func TestSlowDevice(t *testing.T) {
 	j := newJudge(&config, false)
 	for i, want := range []State{Good, Good, Failed} {
 		now = now.Add(time.Minute)
-		v := j.look(reading{Counters: map[counterKey]uint64{{Name: "link_downed"}: uint64(7 + i/2)}}, now)
+		v := j.addSample(reading{Counters: map[counterKey]uint64{{Name: "link_downed"}: uint64(7 + i/2)}}, now)
 		if v.State != want {
 			t.Errorf("minute %d: %v", i, v)
 		}
@@ -491,7 +491,7 @@ func TestNoFalseAlarm(t *testing.T) {
 			values[c] += step
 			budget[c] -= float64(step)
 		}
-		if v := j.look(reading{Counters: values}, now); v != (Verdict{}) {
+		if v := j.addSample(reading{Counters: values}, now); v != (Verdict{}) {
 			t.Fatalf("at %s: %v", now, v)
 		}
 		for at, r := range j.rises {
@@ -534,7 +534,7 @@ func BenchmarkLook(b *testing.B) {
 	c := newClock(n, Default(), functions...)
 	for b.Loop() {
 		c.now = c.now.Add(2 * time.Second)
-		c.look(c.now)
+		c.readAll(c.now)
 	}
 }
 

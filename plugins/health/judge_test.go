@@ -26,9 +26,9 @@ func TestDocument(t *testing.T) {
 		t.Errorf("%d rules are documented, want %d", documented, len(defaultRules))
 	}
 	for _, r := range defaultRules {
-		increase := fmt.Sprintf("more than %d in %s", r.Above, short(r.Window))
+		increase := fmt.Sprintf("more than %d in %s", r.Above, shortDuration(r.Window))
 		if r.Above == 0 {
-			increase = "any in " + short(r.Window)
+			increase = "any in " + shortDuration(r.Window)
 		}
 		row := fmt.Sprintf("(?m)^\\| %s \\| %s \\| .*`%s`", r.State, increase, r.Counter)
 		if !regexp.MustCompile(row).Match(page) {
@@ -50,8 +50,8 @@ func TestValuesFurtherApartThanTheWindow(t *testing.T) {
 		rule := Rule{Counter: "link_downed", Above: above, Window: time.Minute, State: Failed}
 		j := newJudge(&Config{Rules: []Rule{rule}, Quiet: time.Minute}, false)
 		now := time.Now()
-		j.look(counted("link_downed", 0), now)
-		if got := j.look(counted("link_downed", 100), now.Add(2*time.Minute)); got.State != want {
+		j.addSample(counted("link_downed", 0), now)
+		if got := j.addSample(counted("link_downed", 100), now.Add(2*time.Minute)); got.State != want {
 			t.Errorf("above %d: %v, want %v", above, got.State, want)
 		}
 	}
@@ -64,11 +64,11 @@ func TestAbsentCounterBeginsAnew(t *testing.T) {
 		rule := Rule{Counter: "link_downed", Window: time.Minute, State: Failed}
 		j := newJudge(&Config{Rules: []Rule{rule}, Quiet: time.Minute}, false)
 		now := time.Now()
-		j.look(counted("link_downed", 1), now)
+		j.addSample(counted("link_downed", 1), now)
 		if absent {
-			j.look(reading{}, now.Add(time.Second))
+			j.addSample(reading{}, now.Add(time.Second))
 		}
-		if got := j.look(counted("link_downed", 2), now.Add(2*time.Second)); got.State != want {
+		if got := j.addSample(counted("link_downed", 2), now.Add(2*time.Second)); got.State != want {
 			t.Errorf("absent %t: %v, want %v", absent, got.State, want)
 		}
 	}
@@ -82,10 +82,10 @@ func TestCounterAtItsMaximum(t *testing.T) {
 		rule := Rule{Counter: "symbol_error", Window: time.Minute, State: state}
 		j := newJudge(&Config{Rules: []Rule{rule}, Quiet: time.Minute}, false)
 		now, most := time.Now(), full["symbol_error"]
-		j.look(counted("symbol_error", most-1), now)
+		j.addSample(counted("symbol_error", most-1), now)
 		var got Verdict
 		for range 10 {
-			got = j.look(counted("symbol_error", most), now)
+			got = j.addSample(counted("symbol_error", most), now)
 			now = now.Add(30 * time.Second)
 		}
 		if got.State != want {

@@ -69,7 +69,7 @@ func (m *Monitor) Look() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		m.look(time.Now())
+		m.readAll(time.Now())
 	}()
 	select {
 	case <-done:
@@ -107,12 +107,12 @@ func (m *Monitor) Run(ctx context.Context, changed func()) error {
 	defer func() {
 		m.looking.Lock()
 		defer m.looking.Unlock()
-		m.forget(nil)
+		m.forgetExcept(nil)
 	}()
 	ticker := time.NewTicker(m.config.Interval)
 	defer ticker.Stop()
 	for {
-		if changes := m.look(time.Now()); m.wasLate() || changes {
+		if changes := m.readAll(time.Now()); m.wasLate() || changes {
 			changed()
 		}
 		select {
@@ -123,8 +123,8 @@ func (m *Monitor) Run(ctx context.Context, changed func()) error {
 	}
 }
 
-// look reads all functions once and reports whether a verdict has changed.
-func (m *Monitor) look(now time.Time) bool {
+// readAll reads all functions once and reports whether a verdict has changed.
+func (m *Monitor) readAll(now time.Time) bool {
 	m.looking.Lock()
 	defer m.looking.Unlock()
 	m.mu.Lock()
@@ -132,7 +132,7 @@ func (m *Monitor) look(now time.Time) bool {
 	m.again = false
 	m.mu.Unlock()
 	found := verdicts{}
-	m.forget(functions)
+	m.forgetExcept(functions)
 	for a, gpu := range functions {
 		w := m.watched[a]
 		if w == nil {
@@ -140,9 +140,9 @@ func (m *Monitor) look(now time.Time) bool {
 			m.watched[a] = w
 		}
 		if again {
-			w.close()
+			w.closeFiles()
 		}
-		if v := w.look(m.sys, a, now); v != (Verdict{}) {
+		if v := w.readOnce(m.sys, a, now); v != (Verdict{}) {
 			found[a] = v
 		}
 	}
@@ -153,31 +153,31 @@ func (m *Monitor) look(now time.Time) bool {
 	return !same
 }
 
-// forget ends the watch of all functions except some.
-func (m *Monitor) forget(except map[topology.Address]bool) {
+// forgetExcept ends the watch of all functions except some.
+func (m *Monitor) forgetExcept(except map[topology.Address]bool) {
 	for a, w := range m.watched {
 		if _, wanted := except[a]; !wanted {
-			w.close()
+			w.closeFiles()
 			delete(m.watched, a)
 		}
 	}
 }
 
-// look reads a function once.
-func (w *watched) look(sys fs.FS, a topology.Address, now time.Time) Verdict {
+// readOnce reads a function once.
+func (w *watched) readOnce(sys fs.FS, a topology.Address, now time.Time) Verdict {
 	if w.source == nil {
-		w.source, w.found = find(sys, a, w.judge.config.Rules), now
+		w.source, w.found = openSource(sys, a, w.judge.config.Rules), now
 	}
-	sample, whole := w.source.read()
+	sample, whole := w.source.readValues()
 	if !whole || now.Sub(w.found) >= relook {
-		w.close()
+		w.closeFiles()
 	}
-	return w.judge.look(sample, now)
+	return w.judge.addSample(sample, now)
 }
 
-func (w *watched) close() {
+func (w *watched) closeFiles() {
 	if w.source != nil {
-		w.source.close()
+		w.source.closeFiles()
 		w.source = nil
 	}
 }

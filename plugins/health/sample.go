@@ -37,15 +37,15 @@ type portState struct {
 	Status string
 }
 
-// text returns the state for people.
-func (p portState) text() string { return p.Name + " is " + p.Status }
+// describeState returns the state for people.
+func (p portState) describeState() string { return p.Name + " is " + p.Status }
 
-// read reads the values. Whole is false if a file can no longer be read, for example after a change of the
-// driver: then the files are to be found again.
-func (s *source) read() (now reading, whole bool) {
+// readValues reads the values. Whole is false if a file can no longer be read, for example after a change of
+// the driver: then the files are to be found again.
+func (s *source) readValues() (now reading, whole bool) {
 	now.Counters, whole = make(map[counterKey]uint64, len(s.counters)), true
 	for _, c := range s.counters {
-		if value, ok := c.number(); ok {
+		if value, ok := c.readNumber(); ok {
 			now.Counters[counterKey{c.counter, c.name}] = value
 		} else {
 			whole = false
@@ -53,14 +53,14 @@ func (s *source) read() (now reading, whole bool) {
 	}
 	now.Ports = slices.Clone(s.unknown)
 	for _, n := range s.netdevs {
-		if port, isUp := n.read(); isUp {
+		if port, isUp := n.readState(); isUp {
 			now.Ports = append(now.Ports, port)
 		}
 	}
 	for _, p := range s.ports {
-		now.Ports = append(now.Ports, p.read())
+		now.Ports = append(now.Ports, p.readState())
 	}
-	now.Link = s.link.read()
+	now.Link = s.link.readLink()
 	return now, whole && !slices.ContainsFunc(now.Ports, func(p portState) bool { return p.Unread })
 }
 
@@ -70,22 +70,22 @@ type netdev struct {
 	flags, carrier, ups *file
 }
 
-// read reads the state of a netdev, and reports whether the netdev is administratively up (IFF_UP in flags):
-// the carrier of another netdev says nothing about the port. carrier_up_count counts since the creation of
-// the netdev (Documentation/ABI/testing/sysfs-class-net).
-func (n *netdev) read() (portState, bool) {
+// readState reads the state of a netdev, and reports whether the netdev is administratively up (IFF_UP in
+// flags): the carrier of another netdev says nothing about the port. carrier_up_count counts since the
+// creation of the netdev (Documentation/ABI/testing/sysfs-class-net).
+func (n *netdev) readState() (portState, bool) {
 	const up = 1 // IFF_UP in include/uapi/linux/if.h
-	flags, known := n.flags.number()
+	flags, known := n.flags.readNumber()
 	if n.flags.missing || n.carrier.missing || known && flags&up == 0 {
 		return portState{}, false
 	}
-	carrier, ok := n.carrier.number()
+	carrier, ok := n.carrier.readNumber()
 	if !known || !ok {
 		return portState{Name: n.name, Unread: true}, true
 	}
 	p := portState{Name: n.name, Up: carrier != 0, WasUp: true, Status: "without carrier"}
 	if !p.Up {
-		ups, known := n.ups.number()
+		ups, known := n.ups.readNumber()
 		p.WasUp = ups > 0 || !known
 	}
 	return p, true
@@ -97,15 +97,15 @@ type port struct {
 	state, downs *file
 }
 
-// read reads the state, "4: ACTIVE" (Documentation/ABI/stable/sysfs-class-infiniband).
-func (p *port) read() portState {
-	word, ok := p.state.word()
+// readState reads the state, "4: ACTIVE" (Documentation/ABI/stable/sysfs-class-infiniband).
+func (p *port) readState() portState {
+	word, ok := p.state.readWord()
 	if !ok || word == "" {
 		return portState{Name: p.name, Unread: true}
 	}
 	state := portState{Name: p.name, Up: word == "ACTIVE", WasUp: true, Status: word}
 	if !state.Up {
-		downs, known := p.downs.number()
+		downs, known := p.downs.readNumber()
 		state.WasUp = downs > 0 || !known
 	}
 	return state
@@ -118,9 +118,9 @@ type link struct {
 	most  topology.PCIeLink // maximum of both ends
 }
 
-func (l *link) read() topology.PCIeLink {
+func (l *link) readLink() topology.PCIeLink {
 	now := l.most
-	now.Speed, now.Width = l.speed.speed(), l.width.width()
+	now.Speed, now.Width = l.speed.readSpeed(), l.width.readWidth()
 	return now
 }
 
@@ -128,21 +128,21 @@ func (l *link) read() topology.PCIeLink {
 // none.
 func newLink(sys fs.FS, dir, above string) link {
 	l := link{
-		speed: open(sys, path.Join(dir, "current_link_speed")),
-		width: open(sys, path.Join(dir, "current_link_width")),
+		speed: openFile(sys, path.Join(dir, "current_link_speed")),
+		width: openFile(sys, path.Join(dir, "current_link_width")),
 	}
 	own := topology.ReadPCIeLink(sys, dir)
 	l.most.MaxSpeed, l.most.MaxWidth = own.MaxSpeed, own.MaxWidth
 	if above != "" {
 		port := topology.ReadPCIeLink(sys, above)
-		l.most.MaxSpeed = least(l.most.MaxSpeed, port.MaxSpeed)
-		l.most.MaxWidth = least(l.most.MaxWidth, port.MaxWidth)
+		l.most.MaxSpeed = leastKnown(l.most.MaxSpeed, port.MaxSpeed)
+		l.most.MaxWidth = leastKnown(l.most.MaxWidth, port.MaxWidth)
 	}
 	return l
 }
 
-// least returns the smaller known value; 0 if none is known.
-func least[T int | float64](a, b T) T {
+// leastKnown returns the smaller known value; 0 if none is known.
+func leastKnown[T int | float64](a, b T) T {
 	if a == 0 || b == 0 {
 		return max(a, b)
 	}
@@ -177,8 +177,8 @@ var aer = map[string]string{
 // c1pf0 (__devlink_port_phys_port_name_get in net/devlink/port.c).
 var representor = regexp.MustCompile(`^(c\d+)?pf\d+`)
 
-// find opens the files of a function that exist now and that rules need.
-func find(sys fs.FS, function topology.Address, rules []Rule) *source {
+// openSource opens the files of a function that exist now and that rules need.
+func openSource(sys fs.FS, function topology.Address, rules []Rule) *source {
 	s := &source{sys: sys, dir: path.Join(topology.PCIDevices, function.String())}
 	s.link = newLink(sys, s.dir, s.portAbove())
 	s.files = append(s.files, s.link.speed, s.link.width)
@@ -192,16 +192,16 @@ func find(sys fs.FS, function topology.Address, rules []Rule) *source {
 	return s
 }
 
-// close closes all files.
-func (s *source) close() {
+// closeFiles closes all files.
+func (s *source) closeFiles() {
 	for _, f := range s.files {
 		f.close()
 	}
 }
 
-// open opens a file of the function.
-func (s *source) open(elements ...string) *file {
-	f := open(s.sys, path.Join(elements...))
+// openFile opens a file of the function.
+func (s *source) openFile(elements ...string) *file {
+	f := openFile(s.sys, path.Join(elements...))
 	s.files = append(s.files, f)
 	return f
 }
@@ -214,23 +214,23 @@ const infiniband = "32"
 func (s *source) findNetdevs() {
 	folder := topology.NetFolder(s.sys, s.dir)
 	for _, name := range topology.Names(s.sys, folder) {
-		dir, title := path.Join(folder, name), "netdev "+shown(name)
-		if kind, known := s.kind(title, dir, "type"); !known || kind == infiniband {
+		dir, title := path.Join(folder, name), "netdev "+quoteName(name)
+		if kind, known := s.readKind(title, dir, "type"); !known || kind == infiniband {
 			continue
 		}
 		if portName, err := fs.ReadFile(s.sys, dir+"/phys_port_name"); err == nil && representor.Match(portName) {
 			continue
 		}
 		s.netdevs = append(s.netdevs, netdev{
-			name: title, dir: dir, flags: s.open(dir, "flags"), carrier: s.open(dir, "carrier"),
-			ups: s.open(dir, "carrier_up_count"),
+			name: title, dir: dir, flags: s.openFile(dir, "flags"), carrier: s.openFile(dir, "carrier"),
+			ups: s.openFile(dir, "carrier_up_count"),
 		})
 	}
 }
 
-// kind reads a file that says of which kind a port with a title is; "" if it has no such file. While the file
-// cannot be read, the state of the port is unknown, and the next look finds all files again.
-func (s *source) kind(title, dir, name string) (kind string, known bool) {
+// readKind reads a file that says of which kind a port with a title is; "" if it has no such file. While the
+// file cannot be read, the state of the port is unknown, and the next look finds all files again.
+func (s *source) readKind(title, dir, name string) (kind string, known bool) {
 	content, err := fs.ReadFile(s.sys, path.Join(dir, name))
 	known = err == nil || errors.Is(err, fs.ErrNotExist)
 	if !known {
@@ -239,8 +239,8 @@ func (s *source) kind(title, dir, name string) (kind string, known bool) {
 	return strings.TrimSpace(string(content)), known
 }
 
-// shown returns the name of a netdev or RDMA device for people: a pod can have given it any name.
-func shown(name string) string {
+// quoteName returns the name of a netdev or RDMA device for people: a pod can have given it any name.
+func quoteName(name string) string {
 	if topology.IsPassable(name) {
 		return name
 	}
@@ -249,13 +249,13 @@ func shown(name string) string {
 
 // findPorts returns the directories of all ports of RDMA devices.
 func (s *source) findPorts() (dirs []string) {
-	for _, name := range s.names("infiniband") {
-		for _, number := range s.names("infiniband", name, "ports") {
+	for _, name := range s.listNames("infiniband") {
+		for _, number := range s.listNames("infiniband", name, "ports") {
 			dir := path.Join(s.dir, "infiniband", name, "ports", number)
 			dirs = append(dirs, dir)
-			title := "port " + shown(name) + "/" + number
-			if layer, known := s.kind(title, dir, "link_layer"); known && layer == "InfiniBand" {
-				p := port{name: title, state: s.open(dir, "state"), downs: s.open(dir, "counters", "link_downed")}
+			title := "port " + quoteName(name) + "/" + number
+			if layer, known := s.readKind(title, dir, "link_layer"); known && layer == "InfiniBand" {
+				p := port{name: title, state: s.openFile(dir, "state"), downs: s.openFile(dir, "counters", "link_downed")}
 				if !p.state.missing {
 					s.ports = append(s.ports, p)
 				}
@@ -304,14 +304,14 @@ func (s *source) addCounter(counter, name string) {
 			return // another rule has it
 		}
 	}
-	f := s.open(name)
-	if _, ok := f.number(); ok {
+	f := s.openFile(name)
+	if _, ok := f.readNumber(); ok {
 		s.counters = append(s.counters, counterFile{counter, f})
 	}
 }
 
-// names returns the entries of a directory of the function.
-func (s *source) names(elements ...string) []string {
+// listNames returns the entries of a directory of the function.
+func (s *source) listNames(elements ...string) []string {
 	return topology.Names(s.sys, path.Join(s.dir, path.Join(elements...)))
 }
 
@@ -325,8 +325,8 @@ type file struct {
 	io.Closer
 }
 
-// open opens a file.
-func open(sys fs.FS, name string) *file {
+// openFile opens a file.
+func openFile(sys fs.FS, name string) *file {
 	f := &file{name: name}
 	opened, err := sys.Open(name)
 	if err != nil {
@@ -344,9 +344,9 @@ func (f *file) close() {
 	}
 }
 
-// text returns the content. It reads once: a second read to see the end
+// trimmedText returns the content. It reads once: a second read to see the end
 // would make the kernel ask the device again.
-func (f *file) text() (string, bool) {
+func (f *file) trimmedText() (string, bool) {
 	if f.reader == nil {
 		return "", false
 	}
@@ -360,10 +360,10 @@ func (f *file) text() (string, bool) {
 	return strings.TrimSpace(string(f.page[:n])), true
 }
 
-// number returns the last number of the content: the only one, or the total "TOTAL_ERR_COR 3" in the last
+// readNumber returns the last number of the content: the only one, or the total "TOTAL_ERR_COR 3" in the last
 // line.
-func (f *file) number() (uint64, bool) {
-	text, ok := f.text()
+func (f *file) readNumber() (uint64, bool) {
+	text, ok := f.trimmedText()
 	if !ok {
 		return 0, false
 	}
@@ -371,19 +371,19 @@ func (f *file) number() (uint64, bool) {
 	return value, err == nil
 }
 
-// word returns the word of a numbered value: "ACTIVE" of "4: ACTIVE".
-func (f *file) word() (string, bool) {
-	text, ok := f.text()
+// readWord returns the word of a numbered value: "ACTIVE" of "4: ACTIVE".
+func (f *file) readWord() (string, bool) {
+	text, ok := f.trimmedText()
 	_, word, _ := strings.Cut(text, ": ")
 	return word, ok
 }
 
-func (f *file) speed() float64 {
-	text, _ := f.text()
+func (f *file) readSpeed() float64 {
+	text, _ := f.trimmedText()
 	return topology.ParseLinkSpeed(text)
 }
 
-func (f *file) width() int {
-	text, _ := f.text()
+func (f *file) readWidth() int {
+	text, _ := f.trimmedText()
 	return topology.ParseLinkWidth(text)
 }

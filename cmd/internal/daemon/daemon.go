@@ -57,12 +57,12 @@ type Run func(ctx context.Context, log *slog.Logger) error
 func Main(set *pflag.FlagSet, flags *Flags, help Help, run Run) {
 	signals := append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}, help.Signals...)
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
-	code := execute(ctx, set, os.Args[1:], os.Stdout, os.Stderr, flags, help, run)
+	code := runCommand(ctx, set, os.Args[1:], os.Stdout, os.Stderr, flags, help, run)
 	stop()
 	os.Exit(code)
 }
 
-func execute(
+func runCommand(
 	ctx context.Context, set *pflag.FlagSet, args []string, stdout, stderr io.Writer, flags *Flags, help Help,
 	run Run,
 ) int {
@@ -70,9 +70,9 @@ func execute(
 	set.SetOutput(io.Discard)
 	set.SortFlags = false
 	set.Usage = func() {}
-	switch err := parse(set, args); {
+	switch err := parseArguments(set, args); {
 	case errors.Is(err, pflag.ErrHelp):
-		fmt.Fprint(stdout, page(set, help))
+		fmt.Fprint(stdout, helpPage(set, help))
 		return exitOK
 	case err != nil:
 		fmt.Fprintf(stderr, "%s: %v; see %s --help\n", set.Name(), err, set.Name())
@@ -88,10 +88,10 @@ func execute(
 		}
 		return exitOK
 	}
-	flags.LogLevel = flags.glog.level(set, flags.LogLevel)
-	log := flags.logger(stderr)
-	log.Info("started", "version", version.Text(), "config", config(set))
-	if err := flags.watched(ctx, set.Name(), log, run); err != nil && !stopped(ctx, err) {
+	flags.LogLevel = flags.glog.levelOf(set, flags.LogLevel)
+	log := flags.newLogger(stderr)
+	log.Info("started", "version", version.Text(), "config", effectiveConfig(set))
+	if err := flags.runWatched(ctx, set.Name(), log, run); err != nil && !isStopped(ctx, err) {
 		fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)
 		return exitError
 	}
@@ -99,9 +99,9 @@ func execute(
 	return exitOK
 }
 
-// parse parses args. Like the stock plugins, it accepts one dash before a flag's name as well as two. The
-// only names of one letter are -h, and -v in a set that has it.
-func parse(set *pflag.FlagSet, args []string) error {
+// parseArguments parses args. Like the stock plugins, it accepts one dash before a flag's name as well as
+// two. The only names of one letter are -h, and -v in a set that has it.
+func parseArguments(set *pflag.FlagSet, args []string) error {
 	doubled := make([]string, 0, len(args))
 	for _, arg := range args {
 		if name, one := strings.CutPrefix(arg, "-"); one && name != "" && name[0] != '-' &&
@@ -119,21 +119,21 @@ func parse(set *pflag.FlagSet, args []string) error {
 	return nil
 }
 
-// stopped reports whether err means only that a signal ended ctx.
-func stopped(ctx context.Context, err error) bool {
+// isStopped reports whether err means only that a signal ended ctx.
+func isStopped(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }
 
-func page(set *pflag.FlagSet, help Help) string {
+func helpPage(set *pflag.FlagSet, help Help) string {
 	return fmt.Sprintf("%s\n\nUsage:\n  %s [flags]\n\nExamples:\n%s\n\nFlags:\n%s\nThe flags of glog, "+
 		"which manifests of the stock plugins set, are accepted too.\n\n%s",
 		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), set.FlagUsages(),
 		cmp.Or(help.ExitCodes, exitCodes))
 }
 
-// config returns the effective configuration, one attribute per flag. Hidden flags are included only if they
-// were set.
-func config(set *pflag.FlagSet) slog.Value {
+// effectiveConfig returns the effective configuration, one attribute per flag. Hidden flags are included only
+// if they were set.
+func effectiveConfig(set *pflag.FlagSet) slog.Value {
 	var attributes []slog.Attr
 	set.VisitAll(func(f *pflag.Flag) {
 		if f.Name != "version" && (!f.Hidden || f.Changed) {
@@ -176,8 +176,8 @@ func Restarting(
 	}
 }
 
-// watched runs a daemon together with its Monitor and, if enabled, the sender of events.
-func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run Run) error {
+// runWatched runs a daemon together with its Monitor and, if enabled, the sender of events.
+func (f *Flags) runWatched(ctx context.Context, name string, log *slog.Logger, run Run) error {
 	var beside sync.WaitGroup
 	serving, stop := context.WithCancel(ctx)
 	defer beside.Wait()

@@ -26,7 +26,7 @@ func start(ctx context.Context, run Run, args ...string) (code int, stdout, stde
 	flags.Register(set)
 	set.Uint("number", 0, "a number")
 	var out, problems bytes.Buffer
-	code = execute(ctx, set, args, &out, &problems, &flags,
+	code = runCommand(ctx, set, args, &out, &problems, &flags,
 		Help{About: "Tests.", Examples: "  tandem-test --number=1"}, run)
 	return code, out.String(), problems.String()
 }
@@ -160,7 +160,7 @@ func TestProbeWords(t *testing.T) {
 	set := pflag.NewFlagSet("tandem-test", pflag.ContinueOnError)
 	new(Flags).RegisterDriver(set)
 	for word, want := range map[string]string{"livez": "want healthz or readyz", "readyz": "", "": ""} {
-		err := parse(set, []string{"--probe=" + word})
+		err := parseArguments(set, []string{"--probe=" + word})
 		if (err != nil) != (want != "") || want != "" && !strings.Contains(err.Error(), want) {
 			t.Errorf("--probe=%s: %v", word, err)
 		}
@@ -172,7 +172,7 @@ func TestNoErrorInTheLog(t *testing.T) {
 	t.Parallel()
 	for _, format := range []LogFormat{textFormat, jsonFormat} {
 		var out strings.Builder
-		log := (&Logging{LogFormat: format}).logger(&out)
+		log := (&Logging{LogFormat: format}).newLogger(&out)
 		var none error
 		log.Warn("line", "error", none, "resource", "gpu")
 		log.Warn("line", "error", errors.New("broken"))

@@ -61,8 +61,8 @@ type publishing struct {
 	config  kubelet.ConfigFiles
 }
 
-// endpoint returns the kubelet's HTTPS server.
-func (f Flags) endpoint() kubelet.Endpoint {
+// kubeletEndpoint returns the kubelet's HTTPS server.
+func (f Flags) kubeletEndpoint() kubelet.Endpoint {
 	endpoint := f.Kubelet
 	endpoint.Name = f.NodeName
 	if endpoint.Certificate == "" {
@@ -71,8 +71,8 @@ func (f Flags) endpoint() kubelet.Endpoint {
 	return endpoint
 }
 
-// files returns the files of the kubelet's configuration.
-func (f Flags) files() kubelet.ConfigFiles {
+// configFiles returns the files of the kubelet's configuration.
+func (f Flags) configFiles() kubelet.ConfigFiles {
 	files := f.publishing.config
 	if files.Config == "" {
 		files.Config, files.Guessed = filepath.Join(f.KubeletDir, kubelet.ConfigFile), true
@@ -91,8 +91,8 @@ type Paths struct {
 	CDIDir       string // of the CDI specifications of claims; of another flag of the program
 }
 
-// register adds the flags to a set.
-func (p *Paths) register(set *pflag.FlagSet) {
+// registerPaths adds the flags to a set.
+func (p *Paths) registerPaths(set *pflag.FlagSet) {
 	set.StringVar(&p.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
 	set.StringVar(&p.DevRoot, "dev-root", "/dev", "folder of the device nodes")
 	set.StringVar(&p.KubeletDir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
@@ -182,8 +182,8 @@ func bothKinds(node *coordination.Node) bool {
 
 // Register adds the flags of a device plugin to a set.
 func (f *Flags) Register(set *pflag.FlagSet) {
-	f.Paths.register(set)
-	f.Logging.register(set)
+	f.Paths.registerPaths(set)
+	f.Logging.registerLogging(set)
 	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true,
 		"answer GetPreferredAllocation; if false, the kubelet selects devices at random")
 	set.TextVar(&f.Registration, "registration", deviceplugin.Auto,
@@ -192,15 +192,15 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	plainflag.Words(set, "registration", string(deviceplugin.Register), string(deviceplugin.Watcher),
 		string(deviceplugin.Auto))
 	f.registerIntent(set)
-	f.publishing.register(set)
+	f.publishing.registerPublishing(set)
 	f.registerWatch(set)
 }
 
 // RegisterDriver adds the flags of the DRA driver to a set: all but those for the kubelet's device manager
 // and for the sources of pod requests.
 func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
-	f.Paths.register(set)
-	f.Logging.register(set)
+	f.Paths.registerPaths(set)
+	f.Logging.registerLogging(set)
 	f.registerPolicy(set)
 	f.registerNodeName(set)
 	f.registerWatch(set)
@@ -273,7 +273,7 @@ func (f *Flags) registerWatch(set *pflag.FlagSet) {
 			"the kubelet), HOST:PORT, :PORT or unix:PATH; may equal --metrics-bind-address; empty to disable")
 }
 
-func (p *publishing) register(set *pflag.FlagSet) {
+func (p *publishing) registerPublishing(set *pflag.FlagSet) {
 	set.TextVar(&p.targets, "publish", publish.Targets{},
 		"comma-separated publications of the node for schedulers, written by the daemon that serves the "+
 			"coordination socket: tandem (NodeTopology object), nrt (NodeResourceTopology object), nfd "+

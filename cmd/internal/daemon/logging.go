@@ -22,14 +22,14 @@ type Logging struct {
 	glog glogFlags
 }
 
-// register adds the flags to a set.
-func (l *Logging) register(set *pflag.FlagSet) {
+// registerLogging adds the flags to a set.
+func (l *Logging) registerLogging(set *pflag.FlagSet) {
 	plainflag.Choice(set, &l.LogFormat, "log-format", textFormat, "format of the log: text or json",
 		textFormat, jsonFormat)
 	set.TextVar((*level)(&l.LogLevel), "log-level", level(slog.LevelInfo),
 		"lowest level that is logged: debug, info, warn or error")
 	plainflag.Words(set, "log-level", "debug", "info", "warn", "error")
-	l.glog.register(set)
+	l.glog.registerGlog(set)
 }
 
 // level is a log level as the flag spells the level.
@@ -55,8 +55,9 @@ const (
 	jsonFormat LogFormat = "json"
 )
 
-// logger returns the daemon's logger: one line per decision, in the format and from the level of the flags.
-func (l *Logging) logger(w io.Writer) *slog.Logger {
+// newLogger returns the daemon's logger: one line per decision, in the format and from the level of the
+// flags.
+func (l *Logging) newLogger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: l.LogLevel, ReplaceAttr: onlyErrors}
 	if l.LogFormat == jsonFormat {
 		return slog.New(slog.NewJSONHandler(w, options))
@@ -80,8 +81,8 @@ type glogFlags struct {
 	threshold severity
 }
 
-// register adds the flags to a set, hidden from the help page.
-func (g *glogFlags) register(set *pflag.FlagSet) {
+// registerGlog adds the flags to a set, hidden from the help page.
+func (g *glogFlags) registerGlog(set *pflag.FlagSet) {
 	const ignored = "accepted and ignored"
 	set.BoolVar(&g.toStderr, "logtostderr", false,
 		"log all messages to standard error, regardless of --stderrthreshold")
@@ -100,9 +101,9 @@ func (g *glogFlags) register(set *pflag.FlagSet) {
 	}
 }
 
-// level returns the log level of --stderrthreshold if that flag applies and --log-level is not set, else
+// levelOf returns the log level of --stderrthreshold if that flag applies and --log-level is not set, else
 // otherwise.
-func (g *glogFlags) level(set *pflag.FlagSet, otherwise slog.Level) slog.Level {
+func (g *glogFlags) levelOf(set *pflag.FlagSet, otherwise slog.Level) slog.Level {
 	if g.toStderr || !set.Changed("stderrthreshold") || set.Changed("log-level") {
 		return otherwise
 	}

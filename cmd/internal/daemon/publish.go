@@ -19,13 +19,13 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/publish"
 )
 
-// publisher returns the publisher of the node, or nil if the flags name no target.
-func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
+// newPublisher returns the publisher of the node, or nil if the flags name no target.
+func (f Flags) newPublisher(log *slog.Logger) (coordination.Publisher, error) {
 	targets := f.publishing.targets
 	if len(targets) == 0 {
 		return nil, nil
 	}
-	client, sinks, err := f.sinks(log)
+	client, sinks, err := f.newSinks(log)
 	if err != nil {
 		return nil, fmt.Errorf("--publish: %w", err)
 	}
@@ -33,12 +33,12 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	read := publish.ReaderConfig{Sys: sys, KubeletDir: f.KubeletDir, Files: f.files(), Log: log}
+	read := publish.ReaderConfig{Sys: sys, KubeletDir: f.KubeletDir, Files: f.configFiles(), Log: log}
 	read.Pods = func(ctx context.Context, each func(*corev1.Pod)) error {
 		return kubelet.ListPods(ctx, f.KubeletDir, each)
 	}
 	if f.Kubelet.Address != "" {
-		read.Configz = kubelet.NewHTTPS(f.endpoint()).Configz
+		read.Configz = kubelet.NewHTTPS(f.kubeletEndpoint()).Configz
 	}
 	config := publish.Config{
 		Reader: publish.NewReader(read), Sinks: sinks, Watch: publish.Watch(f.KubeletDir, log),
@@ -50,8 +50,8 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 	return publish.New(config), nil
 }
 
-// sinks returns a sink per target, and the client of the API server if a target needs the API server.
-func (f Flags) sinks(log *slog.Logger) (client *publish.Client, sinks []publish.Sink, err error) {
+// newSinks returns a sink per target, and the client of the API server if a target needs the API server.
+func (f Flags) newSinks(log *slog.Logger) (client *publish.Client, sinks []publish.Sink, err error) {
 	targets := f.publishing.targets
 	made := func(f publish.Facts) map[string]string {
 		all := publish.BuildLabels(f)
@@ -65,7 +65,7 @@ func (f Flags) sinks(log *slog.Logger) (client *publish.Client, sinks []publish.
 			continue // labels of the target nfd
 		}
 		if client == nil {
-			if client, err = f.client(); err != nil {
+			if client, err = f.newClient(); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -74,7 +74,7 @@ func (f Flags) sinks(log *slog.Logger) (client *publish.Client, sinks []publish.
 		case publish.NRT:
 			render, shared = publish.Zones, true
 		case publish.NFD:
-			namespace, err := namespace()
+			namespace, err := ownNamespace()
 			if err != nil {
 				return nil, nil, err
 			}
@@ -85,7 +85,7 @@ func (f Flags) sinks(log *slog.Logger) (client *publish.Client, sinks []publish.
 	return client, sinks, nil
 }
 
-func (f Flags) client() (*publish.Client, error) {
+func (f Flags) newClient() (*publish.Client, error) {
 	if f.NodeName == "" {
 		return nil, errors.New("the node's name is not known; set --node-name, or NODE_NAME from spec.nodeName")
 	}
@@ -96,8 +96,8 @@ func (f Flags) client() (*publish.Client, error) {
 	return publish.NewClient(server, f.NodeName)
 }
 
-// namespace returns the namespace of this process's pod.
-func namespace() (string, error) {
+// ownNamespace returns the namespace of this process's pod.
+func ownNamespace() (string, error) {
 	name, err := os.ReadFile(account + "namespace")
 	if err != nil {
 		return "", fmt.Errorf("find the pod's namespace: %w", err)

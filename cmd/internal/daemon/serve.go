@@ -18,7 +18,7 @@ import (
 
 // Node returns the daemon's part in the coordination of its node.
 func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
-	endpoint := f.endpoint()
+	endpoint := f.kubeletEndpoint()
 	file, err := f.Topology()
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 			return nil, err
 		}
 	}
-	publisher, err := f.publisher(log)
+	publisher, err := f.newPublisher(log)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		Topology:   file,
 		SysRoot:    f.SysfsRoot,
 		KubeletDir: f.KubeletDir,
-		Kubelet:    f.files(),
+		Kubelet:    f.configFiles(),
 		Intent: coordination.Intent{
 			Sources: f.Intent, Kubelet: endpoint, Policy: f.Policy,
 		},

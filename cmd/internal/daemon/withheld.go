@@ -32,7 +32,7 @@ type withheld struct {
 // newWithheld looks for the first time.
 func newWithheld(kubeletDir, cdiDir string, log *slog.Logger) *withheld {
 	w := &withheld{dir: filepath.Join(kubeletDir, "plugins", coordination.DRADriver), cdiDir: cdiDir, log: log}
-	w.look()
+	w.readClaims()
 	return w
 }
 
@@ -51,7 +51,7 @@ func (w *withheld) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 			_ = system.Survive(w.log, func() error { // the last known devices after a panic
-				w.look()
+				w.readClaims()
 				return nil
 			})
 		}
@@ -61,10 +61,10 @@ func (w *withheld) Run(ctx context.Context) {
 // Remark returns the reason for withholding all devices, "" for none.
 func (w *withheld) Remark() string { return w.newest.Get().Why() }
 
-// look reads the file. An unreadable file changes nothing: in the mode of device plugins no claims are
+// readClaims reads the file. An unreadable file changes nothing: in the mode of device plugins no claims are
 // prepared, so the devices of an earlier read include those of all current claims. Without an earlier read
 // all devices are withheld, because any of them may belong to a pod with a claim.
-func (w *withheld) look() {
+func (w *withheld) readClaims() {
 	holders, err := coordination.ReadClaimHolders(w.dir, w.cdiDir)
 	if w.unread.IsNew(err) {
 		w.log.Error("devices of claims not read; using the last known devices, withholding all if never read",
@@ -72,16 +72,16 @@ func (w *withheld) look() {
 	}
 	if err == nil {
 		w.known = true
-		w.set(holders)
+		w.setHolders(holders)
 	} else if !w.known {
-		w.set(coordination.ClaimHolders{coordination.EveryUnit: fmt.Sprintf("pods may have the devices by "+
+		w.setHolders(coordination.ClaimHolders{coordination.EveryUnit: fmt.Sprintf("pods may have the devices by "+
 			"claims that were prepared while the node was in DRA mode: %v; %s",
 			err, coordination.ClaimsRemedy(w.dir))})
 	}
 }
 
-// set changes the holders.
-func (w *withheld) set(holders coordination.ClaimHolders) {
+// setHolders changes the holders.
+func (w *withheld) setHolders(holders coordination.ClaimHolders) {
 	if maps.Equal(holders, w.newest.Get()) {
 		return
 	}

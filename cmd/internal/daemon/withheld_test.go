@@ -153,7 +153,7 @@ func TestWithheldUnknown(t *testing.T) {
 			}
 			w := newWithheld(dir, "", slog.New(slog.NewTextHandler(log, nil)))
 			for range 3 {
-				w.look()
+				w.readClaims()
 			}
 			if holders, _ := w.Latest(); !has(holders, "0000:11:00.0") || !has(holders, "GPU-1::3") {
 				t.Errorf("withheld: %v", holders)
@@ -167,7 +167,7 @@ func TestWithheldUnknown(t *testing.T) {
 			}
 			_, changed := w.Latest()
 			claimed(t, dir, "GPU-1")
-			w.look()
+			w.readClaims()
 			<-changed
 			if holders, _ := w.Latest(); has(holders, "0000:11:00.0") || !has(holders, "GPU-1") || w.Remark() != "" {
 				t.Errorf("once it can be read: %v, %s", holders, w.Remark())

@@ -27,7 +27,7 @@ type AMD struct {
 	Library        string
 }
 
-func (*AMD) name() string { return gpu.AMD }
+func (*AMD) vendorName() string { return gpu.AMD }
 
 // Register adds all flags to one set.
 func (f *AMD) Register(set, _ *pflag.FlagSet) {
@@ -56,13 +56,13 @@ func (f *AMD) Backend(sys fs.FS, devRoot string, log *slog.Logger) (*amd.Backend
 		})
 	}
 	if f.Library != "" {
-		f.consult(backend, log)
+		f.consultLibrary(backend, log)
 	}
 	return backend, nil
 }
 
-// consult adds the AMD SMI library, if installed, to the backend's sysfs readings.
-func (f *AMD) consult(backend *amd.Backend, log *slog.Logger) {
+// consultLibrary adds the AMD SMI library, if installed, to the backend's sysfs readings.
+func (f *AMD) consultLibrary(backend *amd.Backend, log *slog.Logger) {
 	const name = "libamd_smi"
 	library, err := smi.Open(f.Library)
 	if err != nil {
@@ -76,7 +76,7 @@ func (f *AMD) consult(backend *amd.Backend, log *slog.Logger) {
 	}
 }
 
-func (f *AMD) offer(ctx context.Context, n node, serve Serve) error {
+func (f *AMD) offerGPUs(ctx context.Context, n node, serve Serve) error {
 	backend, err := f.Backend(n.sys, n.DevRoot, n.log)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (f *AMD) offer(ctx context.Context, n node, serve Serve) error {
 	return serve(ctx, n.Flags, found, n.log)
 }
 
-func (f *AMD) find(n node) (found *gpu.GPUs, leave func(), err error) {
+func (f *AMD) findGPUs(n node) (found *gpu.GPUs, leave func(), err error) {
 	backend, err := f.Backend(n.sys, n.DevRoot, n.log)
 	if err != nil {
 		return nil, nil, err
@@ -99,4 +99,4 @@ func (f *AMD) find(n node) (found *gpu.GPUs, leave func(), err error) {
 	return found, func() {}, err
 }
 
-func (*AMD) unused(string, *slog.Logger) error { return nil }
+func (*AMD) checkWhileUnused(string, *slog.Logger) error { return nil }

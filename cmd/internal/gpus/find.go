@@ -33,8 +33,8 @@ type Flags struct {
 	configFile string // name of the flag for the file of NVIDIA's plugin
 }
 
-// vendors returns the flags by vendor, in the order of the help page. A new vendor adds its own.
-func (f *Flags) vendors() []vendor { return []vendor{&f.AMD, &f.NVIDIA} }
+// allVendors returns the flags by vendor, in the order of the help page. A new vendor adds its own.
+func (f *Flags) allVendors() []vendor { return []vendor{&f.AMD, &f.NVIDIA} }
 
 // pluginFlags are the vendors' flags without effect on a DRA driver.
 var pluginFlags = []string{
@@ -47,18 +47,18 @@ const driverPulse = "30"
 
 // vendor finds and offers the GPUs of one vendor as configured by the vendor's flags.
 type vendor interface {
-	// name returns the vendor's name in the table of package gpu.
-	name() string
+	// vendorName returns the vendor's name in the table of package gpu.
+	vendorName() string
 	// Register adds Tandem's flags to own and those of the vendor's plugin to stock.
 	Register(own, stock *pflag.FlagSet)
-	// offer finds the GPUs for a device plugin, waits for an absent driver, and serves the GPUs until ctx is
+	// offerGPUs finds the GPUs for a device plugin, waits for an absent driver, and serves the GPUs until ctx is
 	// done.
-	offer(ctx context.Context, n node, serve Serve) error
-	// find finds the GPUs for a daemon that passes GPUs to containers through CDI. The vendor's library stays in
-	// use until leave is called.
-	find(n node) (found *gpu.GPUs, leave func(), err error)
-	// unused checks the flags if the GPUs are another vendor's.
-	unused(configFile string, log *slog.Logger) error
+	offerGPUs(ctx context.Context, n node, serve Serve) error
+	// findGPUs finds the GPUs for a daemon that passes GPUs to containers through CDI. The vendor's library
+	// stays in use until leave is called.
+	findGPUs(n node) (found *gpu.GPUs, leave func(), err error)
+	// checkWhileUnused checks the flags if the GPUs are another vendor's.
+	checkWhileUnused(configFile string, log *slog.Logger) error
 }
 
 // Serve offers GPUs to the kubelet until ctx is done.
@@ -76,7 +76,7 @@ type node struct {
 
 // Register adds the flags of a device plugin: Tandem's to own, those of the vendors' plugins to stock.
 func (f *Flags) Register(own, stock *pflag.FlagSet) {
-	f.register(own, stock)
+	f.registerCommon(own, stock)
 	registerVendor(own, &f.Vendor)
 	f.configFile = "--config-file"
 }
@@ -86,8 +86,8 @@ func (f *Flags) Register(own, stock *pflag.FlagSet) {
 func (f *Flags) RegisterDriver(set *pflag.FlagSet) (stock *pflag.FlagSet) {
 	stock = pflag.NewFlagSet("", pflag.ContinueOnError)
 	registerVendorOrNone(set, &f.Vendor)
-	f.register(set, stock)
-	preset(set, "pulse", driverPulse)
+	f.registerCommon(set, stock)
+	setPreset(set, "pulse", driverPulse)
 	f.configFile = "--gpu-config-file"
 	return stock
 }
@@ -104,8 +104,8 @@ func AddStock(set, stock *pflag.FlagSet) {
 	}
 }
 
-func (f *Flags) register(own, stock *pflag.FlagSet) {
-	for _, v := range f.vendors() {
+func (f *Flags) registerCommon(own, stock *pflag.FlagSet) {
+	for _, v := range f.allVendors() {
 		v.Register(own, stock)
 	}
 	own.StringVar(&f.CDIRoot, "cdi-root", coordination.CDIDir,
@@ -115,8 +115,8 @@ func (f *Flags) register(own, stock *pflag.FlagSet) {
 		"an absent driver of any vendor; healthy GPUs are not checked")
 }
 
-// preset gives a flag another preset.
-func preset(set *pflag.FlagSet, name, value string) {
+// setPreset gives a flag another preset.
+func setPreset(set *pflag.FlagSet, name, value string) {
 	flag := set.Lookup(name)
 	if err := flag.Value.Set(value); err != nil {
 		panic(err) // it is a constant
@@ -128,11 +128,11 @@ func preset(set *pflag.FlagSet, name, value string) {
 func (f *Flags) Offer(
 	ctx context.Context, program string, flags daemon.Flags, serve Serve, log *slog.Logger,
 ) error {
-	n, err := f.node(flags, log)
+	n, err := f.newNode(flags, log)
 	if err != nil {
 		return err
 	}
-	look := func() (vendor, error) { return f.detect(n.sys, program) }
+	look := func() (vendor, error) { return f.detectVendor(n.sys, program) }
 	v, err := awaitDriver(ctx, absence{Every: f.Recheck, Flag: f.Vendor}, flags, log, look)
 	if err != nil {
 		return err
@@ -144,46 +144,46 @@ func (f *Flags) Offer(
 		found.Heed(health.New(n.DeviceHealth, n.sys))
 		return serve(ctx, flags, found, log)
 	}
-	return v.offer(ctx, n, heeding)
+	return v.offerGPUs(ctx, n, heeding)
 }
 
 // Find finds the node's GPUs. Their vendor's library is in use until leave is called.
 func (f *Flags) Find(
 	program string, flags daemon.Flags, log *slog.Logger,
 ) (found *gpu.GPUs, leave func(), err error) {
-	n, err := f.node(flags, log)
+	n, err := f.newNode(flags, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	v, err := f.detect(n.sys, program)
+	v, err := f.detectVendor(n.sys, program)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := f.checkUnused(v, log); err != nil {
 		return nil, nil, err
 	}
-	found, leave, err = v.find(n)
+	found, leave, err = v.findGPUs(n)
 	if err == nil {
 		found.Heed(health.New(n.DeviceHealth, n.sys))
 	}
 	return found, leave, err
 }
 
-func (f *Flags) node(flags daemon.Flags, log *slog.Logger) (node, error) {
+func (f *Flags) newNode(flags daemon.Flags, log *slog.Logger) (node, error) {
 	sys, err := flags.Sysfs()
 	return node{
 		Flags: flags, sys: sys, vendor: f.Vendor, recheck: f.Recheck, cdiRoot: f.CDIRoot, log: log,
 	}, err
 }
 
-// detect returns the vendor of the offered GPUs.
-func (f *Flags) detect(sys fs.FS, program string) (vendor, error) {
-	name, err := detect(sys, program, f.Vendor)
+// detectVendor returns the vendor of the offered GPUs.
+func (f *Flags) detectVendor(sys fs.FS, program string) (vendor, error) {
+	name, err := detectName(sys, program, f.Vendor)
 	if err != nil {
 		return nil, err
 	}
-	for _, v := range f.vendors() {
-		if v.name() == name {
+	for _, v := range f.allVendors() {
+		if v.vendorName() == name {
 			return v, nil
 		}
 	}
@@ -191,9 +191,9 @@ func (f *Flags) detect(sys fs.FS, program string) (vendor, error) {
 }
 
 func (f *Flags) checkUnused(used vendor, log *slog.Logger) error {
-	for _, v := range f.vendors() {
+	for _, v := range f.allVendors() {
 		if v != used {
-			if err := v.unused(f.configFile, log); err != nil {
+			if err := v.checkWhileUnused(f.configFile, log); err != nil {
 				return err
 			}
 		}
@@ -210,14 +210,14 @@ const (
 // registerVendor adds --vendor, the vendor of the offered GPUs.
 func registerVendor(set *pflag.FlagSet, vendor *string) {
 	plainflag.Choice(set, vendor, "vendor", vendorAuto,
-		"vendor of the GPUs to offer: "+listed()+", or auto for the vendor whose driver is in use",
+		"vendor of the GPUs to offer: "+listVendors()+", or auto for the vendor whose driver is in use",
 		append(gpu.Names(), vendorAuto)...)
 }
 
 // registerVendorOrNone adds --vendor for a daemon that also offers VFs and can run without GPUs.
 func registerVendorOrNone(set *pflag.FlagSet, vendor *string) {
 	plainflag.Choice(set, vendor, "vendor", vendorAuto,
-		"vendor of the GPUs to publish: "+listed()+", auto for the vendor whose driver is in use, or none if "+
+		"vendor of the GPUs to publish: "+listVendors()+", auto for the vendor whose driver is in use, or none if "+
 			"another DRA driver manages the GPUs", append(gpu.Names(), VendorNone, vendorAuto)...)
 }
 
@@ -225,12 +225,12 @@ func registerVendorOrNone(set *pflag.FlagSet, vendor *string) {
 var errNoDriver = gpu.NoDriver("find GPUs: neither " + strings.ReplaceAll(gpu.Drivers(), " or ", " nor ") +
 	" drives a device here: load the driver, or keep this daemon off the node")
 
-// listed returns the vendors' names for people.
-func listed() string { return strings.Join(gpu.Names(), ", ") }
+// listVendors returns the vendors' names for people.
+func listVendors() string { return strings.Join(gpu.Names(), ", ") }
 
-// detect returns the vendor of the offered GPUs, from the --vendor flag, the program's name, or the driver
-// that is bound to devices. Without a driver, the error is errNoDriver.
-func detect(sys fs.FS, program, flag string) (string, error) {
+// detectName returns the vendor of the offered GPUs, from the --vendor flag, the program's name, or the
+// driver that is bound to devices. Without a driver, the error is errNoDriver.
+func detectName(sys fs.FS, program, flag string) (string, error) {
 	for _, m := range gpu.Makers {
 		if flag == m.Vendor {
 			return flag, nil
@@ -241,7 +241,7 @@ func detect(sys fs.FS, program, flag string) (string, error) {
 		if program == m.Program {
 			return m.Vendor, nil
 		}
-		if binds(sys, m.Driver) {
+		if bindsDevice(sys, m.Driver) {
 			bound = append(bound, m)
 		}
 	}
@@ -251,12 +251,12 @@ func detect(sys fs.FS, program, flag string) (string, error) {
 	case 1:
 		return bound[0].Vendor, nil
 	default:
-		return "", ambiguous(bound)
+		return "", ambiguousVendor(bound)
 	}
 }
 
-// ambiguous returns the error for a node on which the drivers of several vendors are in use.
-func ambiguous(bound []gpu.Maker) error {
+// ambiguousVendor returns the error for a node on which the drivers of several vendors are in use.
+func ambiguousVendor(bound []gpu.Maker) error {
 	var drivers, flags []string
 	for _, m := range bound {
 		drivers = append(drivers, m.Driver)
@@ -266,8 +266,8 @@ func ambiguous(bound []gpu.Maker) error {
 		strings.Join(drivers, " and "), strings.Join(flags, " or "))
 }
 
-// binds reports whether a PCI driver has bound a device and has finished loading.
-func binds(sys fs.FS, driver string) bool {
+// bindsDevice reports whether a PCI driver has bound a device and has finished loading.
+func bindsDevice(sys fs.FS, driver string) bool {
 	if gpu.Loading(sys, driver) {
 		return false
 	}
@@ -301,7 +301,7 @@ func awaitDriver[T any](
 	if !gpu.IsNoDriver(err) {
 		return found, err
 	}
-	log.Warn("no GPU driver; offering no device until a driver is present", "reason", a.note(flags, err),
+	log.Warn("no GPU driver; offering no device until a driver is present", "reason", a.noteAbsence(flags, err),
 		"look_every", a.Every)
 	ticker := time.NewTicker(a.Every)
 	defer ticker.Stop()
@@ -312,15 +312,15 @@ func awaitDriver[T any](
 		case <-ticker.C:
 		}
 		if found, err = look(); gpu.IsNoDriver(err) {
-			_ = a.note(flags, err) // it is in the log already
+			_ = a.noteAbsence(flags, err) // it is in the log already
 		}
 	}
 	return found, err
 }
 
-// note makes the daemon ready if the machine has no GPU to wait for, and returns the reason for the wait. The
-// daemon stays not ready if the machine cannot be read, or if its GPUs are of another vendor.
-func (a absence) note(flags daemon.Flags, reason error) error {
+// noteAbsence makes the daemon ready if the machine has no GPU to wait for, and returns the reason for the
+// wait. The daemon stays not ready if the machine cannot be read, or if its GPUs are of another vendor.
+func (a absence) noteAbsence(flags daemon.Flags, reason error) error {
 	sys, err := flags.Sysfs()
 	if err == nil {
 		var tree *topology.Tree

@@ -17,12 +17,12 @@ func TestVendors(t *testing.T) {
 	var f Flags
 	for _, m := range gpu.Makers {
 		f.Vendor = m.Vendor
-		v, err := f.detect(fstest.MapFS{}, "tandem-gpu")
-		if err != nil || v.name() != m.Vendor {
+		v, err := f.detectVendor(fstest.MapFS{}, "tandem-gpu")
+		if err != nil || v.vendorName() != m.Vendor {
 			t.Errorf("%s: %v, %v", m.Vendor, v, err)
 		}
 	}
-	if flags := f.vendors(); len(flags) != len(gpu.Makers) {
+	if flags := f.allVendors(); len(flags) != len(gpu.Makers) {
 		t.Errorf("flags of %d vendors, and %d are in the table", len(flags), len(gpu.Makers))
 	}
 	if nvidia, ok := gpu.MakerOf(gpu.NVIDIA); !ok || nvidia.Program != StockNVIDIA {
@@ -39,7 +39,7 @@ func TestSeveralDrivers(t *testing.T) {
 	for _, m := range gpu.Makers {
 		sys["bus/pci/drivers/"+m.Driver+"/0000:01:00.0"] = &fstest.MapFile{}
 	}
-	_, err := detect(sys, "tandem-gpu", vendorAuto)
+	_, err := detectName(sys, "tandem-gpu", vendorAuto)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -72,15 +72,15 @@ func TestDetect(t *testing.T) {
 		{amd, StockNVIDIA, "auto", "nvidia"},
 		{nvidia, "k8s-device-plugin", "auto", "amd"},
 	} {
-		if got, err := detect(c.sys, c.program, c.flag); err != nil || got != c.want {
+		if got, err := detectName(c.sys, c.program, c.flag); err != nil || got != c.want {
 			t.Errorf("%s --vendor=%s: %s, %v, want %s", c.program, c.flag, got, err, c.want)
 		}
 	}
-	if _, err := detect(both, "tandem-gpu", "auto"); err == nil ||
+	if _, err := detectName(both, "tandem-gpu", "auto"); err == nil ||
 		!strings.Contains(err.Error(), "--vendor=nvidia") {
 		t.Errorf("both: %v", err)
 	}
-	if _, err := detect(unused, "tandem-gpu", "auto"); !errors.Is(err, errNoDriver) {
+	if _, err := detectName(unused, "tandem-gpu", "auto"); !errors.Is(err, errNoDriver) {
 		t.Errorf("neither: %v", err)
 	}
 }

@@ -30,7 +30,7 @@ type NVIDIA struct {
 // that plugin: manifests need no change, and NVIDIA's config-manager finds the process by this name.
 const StockNVIDIA = "nvidia-device-plugin"
 
-func (*NVIDIA) name() string { return gpu.NVIDIA }
+func (*NVIDIA) vendorName() string { return gpu.NVIDIA }
 
 // Register adds Tandem's flags to own and those of NVIDIA's plugin to stock.
 func (f *NVIDIA) Register(own, stock *pflag.FlagSet) {
@@ -38,8 +38,8 @@ func (f *NVIDIA) Register(own, stock *pflag.FlagSet) {
 	own.StringVar(&f.procRoot, "proc-root", "/proc", "folder to read the device nodes of MIG devices from")
 }
 
-// unused logs that the configuration file is not used. It returns an error if the file is missing.
-func (f *NVIDIA) unused(flag string, log *slog.Logger) error {
+// checkWhileUnused logs that the configuration file is not used. It returns an error if the file is missing.
+func (f *NVIDIA) checkWhileUnused(flag string, log *slog.Logger) error {
 	file := f.Stock.File()
 	if file == "" {
 		return nil
@@ -51,16 +51,16 @@ func (f *NVIDIA) unused(flag string, log *slog.Logger) error {
 	return nil
 }
 
-// machine returns the paths of the node's files.
-func (f *NVIDIA) machine(n node) nvidia.Machine {
+// newMachine returns the paths of the node's files.
+func (f *NVIDIA) newMachine(n node) nvidia.Machine {
 	return nvidia.Machine{
 		Sys: n.sys, Proc: os.DirFS(f.procRoot), DevRoot: n.DevRoot, CDIRoot: n.cdiRoot, Recheck: n.recheck,
 	}
 }
 
-// offer starts over on every SIGHUP, which config-manager sends after a change of the configuration. A
+// offerGPUs starts over on every SIGHUP, which config-manager sends after a change of the configuration. A
 // missing or wrong configuration keeps the running one.
-func (f *NVIDIA) offer(ctx context.Context, n node, serve Serve) error {
+func (f *NVIDIA) offerGPUs(ctx context.Context, n node, serve Serve) error {
 	var running *settings.Config
 	return daemon.Restarting(ctx, n.log, func(ctx context.Context, _ func()) error {
 		config, err := f.Stock.Load(os.LookupEnv)
@@ -72,12 +72,12 @@ func (f *NVIDIA) offer(ctx context.Context, n node, serve Serve) error {
 		default:
 			n.log.Error("configuration of NVIDIA GPUs not read; the running one stays in use", "error", err)
 		}
-		return f.once(ctx, n, *running, serve)
+		return f.offerOnce(ctx, n, *running, serve)
 	})
 }
 
-// once offers the GPUs with a configuration.
-func (f *NVIDIA) once(ctx context.Context, n node, config settings.Config, serve Serve) error {
+// offerOnce offers the GPUs with a configuration.
+func (f *NVIDIA) offerOnce(ctx context.Context, n node, config settings.Config, serve Serve) error {
 	n.log.Info("loaded configuration of NVIDIA GPUs", "config", config)
 	if config.KubeletSocket == "" {
 		n.Begin()
@@ -88,22 +88,22 @@ func (f *NVIDIA) once(ctx context.Context, n node, config settings.Config, serve
 	if dir, said := config.KubeletDir(); said {
 		n.KubeletDir = dir
 	}
-	backend, err := f.await(ctx, n, config)
+	backend, err := f.awaitNVML(ctx, n, config)
 	if err != nil {
 		return err
 	}
 	defer backend.Close()
-	found, err := discover(backend, n.log)
+	found, err := discoverGPUs(backend, n.log)
 	if err != nil {
 		return err
 	}
 	return serve(ctx, n.Flags, found, n.log)
 }
 
-// await initializes NVML. Without a driver it waits for one, unless the configuration makes an absent driver
-// an error.
-func (f *NVIDIA) await(ctx context.Context, n node, config settings.Config) (*nvidia.Backend, error) {
-	look := func() (*nvidia.Backend, error) { return nvidia.Open(config, f.machine(n), n.log) }
+// awaitNVML initializes NVML. Without a driver it waits for one, unless the configuration makes an absent
+// driver an error.
+func (f *NVIDIA) awaitNVML(ctx context.Context, n node, config settings.Config) (*nvidia.Backend, error) {
+	look := func() (*nvidia.Backend, error) { return nvidia.Open(config, f.newMachine(n), n.log) }
 	if config.FailOnInitError {
 		return look()
 	}
@@ -111,8 +111,8 @@ func (f *NVIDIA) await(ctx context.Context, n node, config settings.Config) (*nv
 	return awaitDriver(ctx, none, n.Flags, n.log, look)
 }
 
-// find makes the configuration pass GPUs through CDI.
-func (f *NVIDIA) find(n node) (found *gpu.GPUs, leave func(), err error) {
+// findGPUs makes the configuration pass GPUs through CDI.
+func (f *NVIDIA) findGPUs(n node) (found *gpu.GPUs, leave func(), err error) {
 	config, err := f.Stock.Load(os.LookupEnv)
 	if err != nil {
 		return nil, nil, err
@@ -122,19 +122,19 @@ func (f *NVIDIA) find(n node) (found *gpu.GPUs, leave func(), err error) {
 		config.DeviceList = []string{settings.ListCDICRI}
 	}
 	n.log.Info("loaded configuration of NVIDIA GPUs", "config", config)
-	backend, err := nvidia.Open(config, f.machine(n), n.log)
+	backend, err := nvidia.Open(config, f.newMachine(n), n.log)
 	if err != nil {
 		return nil, nil, err
 	}
-	if found, err = discover(backend, n.log); err != nil {
+	if found, err = discoverGPUs(backend, n.log); err != nil {
 		backend.Close()
 		return nil, nil, err
 	}
 	return found, backend.Close, nil
 }
 
-// discover finds the GPUs. The backend reports changes, so that no pulse is necessary.
-func discover(backend *nvidia.Backend, log *slog.Logger) (*gpu.GPUs, error) {
+// discoverGPUs finds the GPUs. The backend reports changes, so that no pulse is necessary.
+func discoverGPUs(backend *nvidia.Backend, log *slog.Logger) (*gpu.GPUs, error) {
 	for _, warning := range backend.Warnings() {
 		log.Warn("note on the configuration", "warning", warning)
 	}

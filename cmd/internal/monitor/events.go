@@ -115,13 +115,13 @@ func (s *EventSender) Tell(v admission.Verdict) {
 	explain := fmt.Sprintf("kubectl tandem explain %s/%s", pod.Namespace, pod.Name)
 	switch v.Outcome {
 	case admission.Degraded:
-		s.enqueue(s.event(pod, v.PodUID, reasonDegraded,
-			fmt.Sprintf("container %s: %s; why: %s", v.Container.Name, summary(v), explain)))
+		s.enqueueEvent(s.newEvent(pod, v.PodUID, reasonDegraded,
+			fmt.Sprintf("container %s: %s; why: %s", v.Container.Name, summarizePairs(v), explain)))
 	case admission.RefusedAlignment:
 		const who = "; who holds the rest: "
-		refusal := cut(fmt.Sprintf("container %s: %s", v.Container.Name, v.Refusal),
+		refusal := cutMessage(fmt.Sprintf("container %s: %s", v.Container.Name, v.Refusal),
 			maxMessage-len(who)-len(explain))
-		s.enqueue(s.event(pod, v.PodUID, reasonRefused, refusal+who+explain))
+		s.enqueueEvent(s.newEvent(pod, v.PodUID, reasonRefused, refusal+who+explain))
 	}
 }
 
@@ -137,11 +137,11 @@ func (s *EventSender) Rejected(pods []intent.Rejected) {
 			told[p.UID] = true
 			continue
 		}
-		event := s.event(p.Pod, p.UID, reasonRejected, fmt.Sprintf("no minimal set of NUMA nodes of node %s had "+
-			"all devices and CPUs of a container free (TopologyAffinityError); requests that the node always "+
+		event := s.newEvent(p.Pod, p.UID, reasonRejected, fmt.Sprintf("no minimal set of NUMA nodes of node %s "+
+			"had all devices and CPUs of a container free (TopologyAffinityError); requests that the node always "+
 			"refuses, and the way out: kubectl tandem doctor %[1]s", s.config.Node))
 		event.Name = sameName(p.Name, p.UID)
-		if s.enqueue(event) {
+		if s.enqueueEvent(event) {
 			told[p.UID] = true
 		}
 	}
@@ -152,8 +152,8 @@ func (s *EventSender) Rejected(pods []intent.Rejected) {
 // lasts. Unenforced never blocks.
 func (s *EventSender) Unenforced(now intent.Enforcement) {
 	event := s.nodeEvent(reasonUnenforced, now.String())
-	event.Name = sameName(s.config.Node, digest(now.Why))
-	s.enqueue(event)
+	event.Name = sameName(s.config.Node, shortDigest(now.Why))
+	s.enqueueEvent(event)
 }
 
 // Hints queues an event about the node, which has changed its decision about the NUMA hints of a pool of VFs.
@@ -161,19 +161,19 @@ func (s *EventSender) Unenforced(now intent.Enforcement) {
 func (s *EventSender) Hints(resource, decision string) {
 	event := s.nodeEvent(reasonHints, resource+": "+decision)
 	event.Type = corev1.EventTypeNormal
-	s.enqueue(event)
+	s.enqueueEvent(event)
 }
 
 func (s *EventSender) nodeEvent(reason, message string) *corev1.Event {
 	const namespace = "default" // of events about objects without one
 	node := s.config.Node
-	event := s.event(kubelet.Pod{Namespace: namespace, Name: node}, node, reason, message)
+	event := s.newEvent(kubelet.Pod{Namespace: namespace, Name: node}, node, reason, message)
 	event.InvolvedObject.Kind, event.InvolvedObject.Namespace = "Node", ""
 	return event
 }
 
-// digest returns a short name of a text.
-func digest(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16] }
+// shortDigest returns a short name of a text.
+func shortDigest(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16] }
 
 // Unsound queues one event for each unsound device of a container, when the device gets unsound or for
 // another reason. A daemon that starts does not know which events are written, and gives them the names of
@@ -188,7 +188,7 @@ func (s *EventSender) Unsound(devices []coordination.Unsound) {
 		if !before {
 			event = s.unsoundEvent(d)
 		}
-		if before || s.enqueue(event) {
+		if before || s.enqueueEvent(event) {
 			told[d] = event
 		}
 	}
@@ -209,12 +209,12 @@ func (s *EventSender) unsoundEvent(d coordination.Unsound) *corev1.Event {
 	if d.Health == device.Degraded {
 		reason, others = deviceDegraded, "other containers get it last"
 	}
-	event := s.event(d.Pod, d.UID, reason,
+	event := s.newEvent(d.Pod, d.UID, reason,
 		fmt.Sprintf("%s: %s %s is %s: %s; the container keeps the device, and %s",
 			d.Holder(), d.Resource, d.Device, d.Health, d.Reason, others))
 	if !s.many && !s.recovered[d] {
 		what := strings.Join([]string{d.UID, d.Name, d.Resource, d.Device, d.Health, d.Reason}, "\n")
-		event.Name = sameName(d.Pod.Name, digest(what))
+		event.Name = sameName(d.Pod.Name, shortDigest(what))
 	}
 	return event
 }
@@ -227,9 +227,9 @@ func sameName(pod, what string) string {
 	return strings.TrimRight(pod[:min(len(pod), longest-len(end))], "-.") + end
 }
 
-// retry makes the next call of Rejected or Unsound queue an event again, if the event is about a refused pod
-// or an unsound device.
-func (s *EventSender) retry(event *corev1.Event) {
+// retryLater makes the next call of Rejected or Unsound queue an event again, if the event is about a refused
+// pod or an unsound device.
+func (s *EventSender) retryLater(event *corev1.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if event.Reason == reasonRejected {
@@ -238,8 +238,8 @@ func (s *EventSender) retry(event *corev1.Event) {
 	maps.DeleteFunc(s.unsound, func(_ coordination.Unsound, told *corev1.Event) bool { return told == event })
 }
 
-// enqueue reports whether the queue had a place for an event.
-func (s *EventSender) enqueue(event *corev1.Event) bool {
+// enqueueEvent reports whether the queue had a place for an event.
+func (s *EventSender) enqueueEvent(event *corev1.Event) bool {
 	select {
 	case s.queue <- event:
 		return true
@@ -249,13 +249,13 @@ func (s *EventSender) enqueue(event *corev1.Event) bool {
 	}
 }
 
-// summary returns the distances of the pairs, for people.
-func summary(v admission.Verdict) string {
+// summarizePairs returns the distances of the pairs, for people.
+func summarizePairs(v admission.Verdict) string {
 	return fmt.Sprintf("%d of %d pairs of a GPU and a VF are on one switch (%s)",
 		placement.Together(v.Pairs), len(v.Pairs), placement.Levels(v.Pairs))
 }
 
-func (s *EventSender) event(pod kubelet.Pod, uid, reason, message string) *corev1.Event {
+func (s *EventSender) newEvent(pod kubelet.Pod, uid, reason, message string) *corev1.Event {
 	now := metav1.Now()
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
@@ -264,15 +264,15 @@ func (s *EventSender) event(pod kubelet.Pod, uid, reason, message string) *corev
 		InvolvedObject: corev1.ObjectReference{
 			Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(uid),
 		},
-		Type: corev1.EventTypeWarning, Reason: reason, Message: cut(message, maxMessage),
+		Type: corev1.EventTypeWarning, Reason: reason, Message: cutMessage(message, maxMessage),
 		Source:         corev1.EventSource{Component: s.config.Component, Host: s.config.Node},
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 		ReportingController: s.config.Component, ReportingInstance: s.config.Node,
 	}
 }
 
-// cut shortens a message to at most most bytes, preferably at a comma.
-func cut(message string, most int) string {
+// cutMessage shortens a message to at most most bytes, preferably at a comma.
+func cutMessage(message string, most int) string {
 	if len(message) <= most {
 		return message
 	}
@@ -288,14 +288,14 @@ func (s *EventSender) Run(ctx context.Context) {
 	for {
 		select {
 		case event := <-s.queue:
-			s.send(ctx, event)
+			s.sendEvent(ctx, event)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (s *EventSender) send(ctx context.Context, event *corev1.Event) {
+func (s *EventSender) sendEvent(ctx context.Context, event *corev1.Event) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	err := s.client.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
@@ -307,7 +307,7 @@ func (s *EventSender) send(ctx context.Context, event *corev1.Event) {
 		s.config.Count(eventSent)
 		return
 	}
-	s.retry(event)
+	s.retryLater(event)
 	s.config.Count(eventFailed)
 	if isNew {
 		s.config.Log.Warn("event not written",

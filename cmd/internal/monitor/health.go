@@ -46,8 +46,8 @@ func (s *status) setNode(node Node) {
 	s.node = node
 }
 
-// change changes the offer of a resource, and adds it if necessary.
-func (s *status) change(name string, change func(*offer)) {
+// changeOffer changes the offer of a resource, and adds it if necessary.
+func (s *status) changeOffer(name string, change func(*offer)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.offered[name] == nil {
@@ -56,9 +56,9 @@ func (s *status) change(name string, change func(*offer)) {
 	change(s.offered[name])
 }
 
-// alive returns an error for each hung part that a restart would repair, or nil. An unreachable kubelet, peer
-// or API server does not count.
-func (s *status) alive(ctx context.Context) error {
+// checkAlive returns an error for each hung part that a restart would repair, or nil. An unreachable kubelet,
+// peer or API server does not count.
+func (s *status) checkAlive(ctx context.Context) error {
 	s.mu.Lock()
 	var checks []func(context.Context) error
 	if s.node != nil {
@@ -81,9 +81,9 @@ func (s *status) alive(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// ready returns an error for each resource that has devices and is not registered with the kubelet, or nil. A
-// node without devices is ready once the daemon has looked.
-func (s *status) ready(context.Context) error {
+// checkReady returns an error for each resource that has devices and is not registered with the kubelet, or
+// nil. A node without devices is ready once the daemon has looked.
+func (s *status) checkReady(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var missing []error
@@ -107,9 +107,9 @@ func (s *status) ready(context.Context) error {
 	return errors.Join(missing...)
 }
 
-// details returns the additional lines of /readyz?verbose: for each resource whether the kubelet knows it,
-// and a remark and whether annotations are enforced, which do not affect readiness.
-func (s *status) details() []string {
+// probeDetails returns the additional lines of /readyz?verbose: for each resource whether the kubelet knows
+// it, and a remark and whether annotations are enforced, which do not affect readiness.
+func (s *status) probeDetails() []string {
 	s.mu.Lock()
 	node := s.node
 	var lines []string
@@ -142,10 +142,11 @@ func (s *status) details() []string {
 	return append(lines, now.String())
 }
 
-func nothing() []string { return nil }
+func noDetails() []string { return nil }
 
-// probe answers with 200 and "ok", or with 503 and a line per error. With ?verbose, the details come first.
-func probe(check func(context.Context) error, details func() []string) http.HandlerFunc {
+// newProbe answers with 200 and "ok", or with 503 and a line per error. With ?verbose, the details come
+// first.
+func newProbe(check func(context.Context) error, details func() []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
 		defer cancel()
@@ -180,7 +181,7 @@ const (
 // Ask queries the probe of a daemon that serves probes at an address. It returns nil if the daemon passes,
 // else the daemon's reasons.
 func Ask(ctx context.Context, at Address, what Probe) error {
-	network, address := at.split()
+	network, address := at.splitNetwork()
 	if address == "" {
 		return fmt.Errorf("ask for /%s: nothing is served, give --health-probe-bind-address too", what)
 	}

@@ -101,15 +101,15 @@ func newCounts(registry *prometheus.Registry) counts {
 	for level := range topology.Level(topology.Levels) {
 		c.pairs.WithLabelValues(level.String())
 	}
-	start(c.questions,
+	startCounters(c.questions,
 		[]intent.Source{intent.PodsAPI, intent.Kubelet, intent.PodResources, intent.Inference})
-	start(c.ended, admission.PlanOutcomes)
-	start(c.alone, []admission.Call{admission.PreferCall, admission.AllocatedCall})
-	start(c.events, eventOutcomes)
+	startCounters(c.ended, admission.PlanOutcomes)
+	startCounters(c.alone, []admission.Call{admission.PreferCall, admission.AllocatedCall})
+	startCounters(c.events, eventOutcomes)
 	return c
 }
 
-func start[T ~string](vec *prometheus.CounterVec, words []T) {
+func startCounters[T ~string](vec *prometheus.CounterVec, words []T) {
 	for _, word := range words {
 		vec.WithLabelValues(string(word))
 	}
@@ -117,33 +117,33 @@ func start[T ~string](vec *prometheus.CounterVec, words []T) {
 
 // The metrics of the node's state, read at each scrape.
 var (
-	roleDesc = gauge("coordination_role",
+	roleDesc = newGauge("coordination_role",
 		"1 for the plugin's current role in the coordination: server, client, foreign (incompatible protocol of "+
 			"the server) or alone.", "role")
-	connectedDesc = gauge("resource_connected",
+	connectedDesc = newGauge("resource_connected",
 		"1 while the plugin of a resource is connected to the coordination, otherwise 0. "+serverOnly,
 		"resource")
-	devicesDesc = gauge("devices",
+	devicesDesc = newGauge("devices",
 		"Devices by state: free, allocated or unhealthy. "+serverOnly, "resource", "state")
-	healthDesc = gauge("devices_unsound",
+	healthDesc = newGauge("devices_unsound",
 		"Devices that are failed (unhealthy) or degraded (chosen last), by state and reason. "+serverOnly,
 		"resource", "state", "reason")
-	hintsDesc = gauge("vf_numa_hints",
+	hintsDesc = newGauge("vf_numa_hints",
 		"1 if the kubelet gets the NUMA nodes of the VFs of a resource, otherwise 0 (excludeTopology). "+serverOnly,
 		"resource")
-	strandedDesc = gauge("devices_stranded",
+	strandedDesc = newGauge("devices_stranded",
 		"Free devices without a free device of the other kind on the same switch. "+serverOnly, "resource")
-	degradedDesc = gauge("containers_degraded",
+	degradedDesc = newGauge("containers_degraded",
 		"Containers that have not terminated and have a GPU and a VF of a pair on different switches. "+serverOnly)
-	enforcedDesc = gauge("alignment_enforced",
+	enforcedDesc = newGauge("alignment_enforced",
 		"1 while the pod annotation tandem.dev/alignment is enforced, otherwise 0: no source of intent with "+
 			"annotations is available. "+serverOnly)
-	registeredDesc = gauge("kubelet_registered",
+	registeredDesc = newGauge("kubelet_registered",
 		"1 while the kubelet uses the devices that this plugin offers for a resource, otherwise 0: the kubelet is "+
 			"unavailable, or another plugin has registered the resource.", "resource")
 )
 
-func gauge(name, help string, labels ...string) *prometheus.Desc {
+func newGauge(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 }
 
@@ -169,7 +169,7 @@ func (s state) Collect(metrics chan<- prometheus.Metric) {
 	node := s.node
 	for name, o := range s.offered {
 		if o.due {
-			send(registeredDesc, number(o.registered), name)
+			send(registeredDesc, asNumber(o.registered), name)
 		}
 	}
 	s.mu.Unlock()
@@ -178,11 +178,11 @@ func (s state) Collect(metrics chan<- prometheus.Metric) {
 	}
 	role := node.Role()
 	for _, r := range coordination.Roles {
-		send(roleDesc, number(r == role), string(r))
+		send(roleDesc, asNumber(r == role), string(r))
 	}
 	if enforcer, knows := node.(Enforcer); knows {
 		if now, serves := enforcer.Enforcement(); serves {
-			send(enforcedDesc, number(now.Enforced()))
+			send(enforcedDesc, asNumber(now.Enforced()))
 		}
 	}
 	resources := node.Resources()
@@ -190,25 +190,26 @@ func (s state) Collect(metrics chan<- prometheus.Metric) {
 		send(degradedDesc, len(admission.FindDegraded(resources)))
 	}
 	for _, r := range resources {
-		start(s.counts.allocations.MustCurryWith(prometheus.Labels{"resource": r.GetName()}), admission.Outcomes)
-		send(connectedDesc, number(r.GetConnected()), r.GetName())
-		states, stranded := count(r.GetDevices())
+		ofResource := s.counts.allocations.MustCurryWith(prometheus.Labels{"resource": r.GetName()})
+		startCounters(ofResource, admission.Outcomes)
+		send(connectedDesc, asNumber(r.GetConnected()), r.GetName())
+		states, stranded := countStates(r.GetDevices())
 		for state, n := range states {
 			send(devicesDesc, n, r.GetName(), state)
 		}
 		send(strandedDesc, stranded, r.GetName())
 		if r.GetKind() == string(device.VF) {
 			hinted := func(d *api.DeviceStatus) bool { return d.GetDevice() != nil && d.GetDevice().Numa != nil }
-			send(hintsDesc, number(slices.ContainsFunc(r.GetDevices(), hinted)), r.GetName())
+			send(hintsDesc, asNumber(slices.ContainsFunc(r.GetDevices(), hinted)), r.GetName())
 		}
-		for cause, n := range unsound(r.GetDevices()) {
+		for cause, n := range countUnsound(r.GetDevices()) {
 			send(healthDesc, n, r.GetName(), cause.state, cause.reason)
 		}
 	}
 }
 
-// count returns the number of devices by state, and the number of stranded devices.
-func count(devices []*api.DeviceStatus) (states map[string]int, stranded int) {
+// countStates returns the number of devices by state, and the number of stranded devices.
+func countStates(devices []*api.DeviceStatus) (states map[string]int, stranded int) {
 	states = map[string]int{"free": 0, "allocated": 0, "unhealthy": 0}
 	for _, d := range devices {
 		switch {
@@ -219,7 +220,7 @@ func count(devices []*api.DeviceStatus) (states map[string]int, stranded int) {
 		default:
 			states["free"]++
 		}
-		stranded += number(d.GetStranded())
+		stranded += asNumber(d.GetStranded())
 	}
 	return states, stranded
 }
@@ -227,8 +228,8 @@ func count(devices []*api.DeviceStatus) (states map[string]int, stranded int) {
 // cause is a state of health with its reason.
 type cause struct{ state, reason string }
 
-// unsound returns the number of failed and degraded devices by state and reason.
-func unsound(devices []*api.DeviceStatus) map[cause]int {
+// countUnsound returns the number of failed and degraded devices by state and reason.
+func countUnsound(devices []*api.DeviceStatus) map[cause]int {
 	causes := map[cause]int{}
 	for _, d := range devices {
 		if health := device.Health(d.GetDevice()); health != "" {
@@ -238,7 +239,7 @@ func unsound(devices []*api.DeviceStatus) map[cause]int {
 	return causes
 }
 
-func number(is bool) int {
+func asNumber(is bool) int {
 	if is {
 		return 1
 	}

@@ -110,7 +110,7 @@ func (m *Monitor) Begin(resources ...string) {
 		return
 	}
 	for _, name := range resources {
-		m.change(name, func(o *offer) { o.due = true })
+		m.changeOffer(name, func(o *offer) { o.due = true })
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +123,7 @@ func (m *Monitor) Resource(name string, alive func(context.Context) error) (done
 	if m == nil {
 		return func() {}
 	}
-	m.change(name, func(o *offer) { o.alive = alive })
+	m.changeOffer(name, func(o *offer) { o.alive = alive })
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -133,20 +133,20 @@ func (m *Monitor) Resource(name string, alive func(context.Context) error) (done
 
 // Offered implements deviceplugin.RegistrationObserver.
 func (m *Monitor) Offered(resource string) {
-	m.change(resource, func(o *offer) { o.due = true })
+	m.changeOffer(resource, func(o *offer) { o.due = true })
 	m.counts.prefer.WithLabelValues(resource)
 	m.counts.registrations.WithLabelValues(resource)
 }
 
 // Registered implements deviceplugin.RegistrationObserver.
 func (m *Monitor) Registered(resource string) {
-	m.change(resource, func(o *offer) { o.registered, o.cause = true, nil })
+	m.changeOffer(resource, func(o *offer) { o.registered, o.cause = true, nil })
 	m.counts.registrations.WithLabelValues(resource).Inc()
 }
 
 // Unregistered implements deviceplugin.RegistrationObserver.
 func (m *Monitor) Unregistered(resource string, cause error) {
-	m.change(resource, func(o *offer) { o.registered, o.cause = false, cause })
+	m.changeOffer(resource, func(o *offer) { o.registered, o.cause = false, cause })
 }
 
 // Preferred implements deviceplugin.RegistrationObserver.
@@ -224,8 +224,8 @@ type Address string
 // which one replaces the other: both cannot listen on one port.
 const unix = "unix:"
 
-// split returns the network in the sense of package net, and the address in that network.
-func (a Address) split() (network, address string) {
+// splitNetwork returns the network in the sense of package net, and the address in that network.
+func (a Address) splitNetwork() (network, address string) {
 	if path, ok := strings.CutPrefix(string(a), unix); ok {
 		return "unix", path
 	}
@@ -238,7 +238,7 @@ func (a Address) MarshalText() ([]byte, error) { return []byte(a), nil }
 // UnmarshalText accepts HOST:PORT, :PORT, unix:PATH and the empty text.
 func (a *Address) UnmarshalText(text []byte) error {
 	*a = Address(text)
-	switch network, path := a.split(); {
+	switch network, path := a.splitNetwork(); {
 	case *a == "":
 		return nil
 	case network == "unix" && !filepath.IsAbs(path):
@@ -273,19 +273,19 @@ func (m *Monitor) Serve(ctx context.Context, metrics, health Address, log *slog.
 	at(metrics).Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes, Timeout: requestTimeout, EnableOpenMetrics: true,
 	}))
-	at(health).Handle("GET /healthz", probe(m.alive, nothing))
-	at(health).Handle("GET /readyz", probe(m.ready, m.details))
+	at(health).Handle("GET /healthz", newProbe(m.checkAlive, noDetails))
+	at(health).Handle("GET /readyz", newProbe(m.checkReady, m.probeDetails))
 	delete(muxes, "")
 	var all sync.WaitGroup
 	for address, mux := range muxes {
-		all.Go(func() { listen(ctx, address, mux, log) })
+		all.Go(func() { listenAt(ctx, address, mux, log) })
 	}
 	all.Wait()
 }
 
-// listen serves at an address until ctx is done.
-func listen(ctx context.Context, at Address, mux *http.ServeMux, log *slog.Logger) {
-	network, address := at.split()
+// listenAt serves at an address until ctx is done.
+func listenAt(ctx context.Context, at Address, mux *http.ServeMux, log *slog.Logger) {
+	network, address := at.splitNetwork()
 	complained := false
 	for ctx.Err() == nil {
 		if info, err := os.Lstat(address); network == "unix" && err == nil && info.Mode().Type() == os.ModeSocket {
@@ -295,7 +295,7 @@ func listen(ctx context.Context, at Address, mux *http.ServeMux, log *slog.Logge
 		if err == nil {
 			log.Info("serving metrics and probes", "address", listener.Addr().String())
 			complained = false
-			err = serve(ctx, listener, mux)
+			err = serveOn(ctx, listener, mux)
 		}
 		if err != nil && !complained && ctx.Err() == nil {
 			log.Error("metrics and probes not available; retrying", "address", address, "error", err)
@@ -308,9 +308,9 @@ func listen(ctx context.Context, at Address, mux *http.ServeMux, log *slog.Logge
 	}
 }
 
-func serve(ctx context.Context, listener net.Listener, mux *http.ServeMux) error {
+func serveOn(ctx context.Context, listener net.Listener, mux *http.ServeMux) error {
 	server := &http.Server{
-		Handler: mux, MaxHeaderBytes: maxHeader, ConnState: new(visitors).changed,
+		Handler: mux, MaxHeaderBytes: maxHeader, ConnState: new(visitors).stateChanged,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
 		IdleTimeout: 12 * requestTimeout,
 		ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
@@ -335,8 +335,8 @@ type visitors struct {
 	idle, fresh, served []net.Conn // each the oldest first
 }
 
-// changed implements a server's ConnState.
-func (v *visitors) changed(conn net.Conn, state http.ConnState) {
+// stateChanged implements a server's ConnState.
+func (v *visitors) stateChanged(conn net.Conn, state http.ConnState) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	isIt := func(other net.Conn) bool { return other == conn }

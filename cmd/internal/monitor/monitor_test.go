@@ -313,12 +313,12 @@ func TestProbes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := New("v1.2.3", nil)
 			c.happy(m)
-			check, details := m.alive, nothing
+			check, details := m.checkAlive, noDetails
 			if strings.HasPrefix(c.path, "/readyz") {
-				check, details = m.ready, m.details
+				check, details = m.checkReady, m.probeDetails
 			}
 			answer, began := httptest.NewRecorder(), time.Now()
-			probe(check, details)(answer, httptest.NewRequest(http.MethodGet, c.path, nil))
+			newProbe(check, details)(answer, httptest.NewRequest(http.MethodGet, c.path, nil))
 			if answer.Code != c.code || strings.TrimSpace(answer.Body.String()) != c.text {
 				t.Errorf("%s: %d %q, want %d %q", name, answer.Code, answer.Body, c.code, c.text)
 			}

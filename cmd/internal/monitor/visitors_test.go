@@ -29,7 +29,7 @@ func TestFlood(t *testing.T) {
 			listener := &counted{Listener: listenLocally(t)}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- serve(ctx, listener, probed()) }()
+			go func() { ended <- serveOn(ctx, listener, probed()) }()
 			flood := open(t, listener.Addr(), 6*(maxWaiting+maxServed), sent)
 			answer, err := (&http.Client{
 				Transport: &http.Transport{DisableKeepAlives: true},
@@ -57,7 +57,7 @@ func TestFlood(t *testing.T) {
 // probed answers probes, and has a page without end.
 func probed() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", probe(func(context.Context) error { return nil }, nothing))
+	mux.Handle("GET /healthz", newProbe(func(context.Context) error { return nil }, noDetails))
 	mux.HandleFunc("GET /endless", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	return mux
 }
@@ -131,7 +131,7 @@ func TestSlowHeader(t *testing.T) {
 		pipes := make(pipes)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- serve(ctx, pipes, probed()) }()
+		go func() { ended <- serveOn(ctx, pipes, probed()) }()
 		ours, theirs := net.Pipe()
 		pipes <- theirs
 		began := time.Now()
@@ -178,12 +178,12 @@ func TestIdleConnectionsGoFirst(t *testing.T) {
 	var all visitors
 	probe, other := net.Pipe()
 	defer other.Close()
-	all.changed(probe, http.StateNew)
+	all.stateChanged(probe, http.StateNew)
 	for range 3 * maxWaiting {
 		conn, end := net.Pipe()
 		defer end.Close()
 		for _, state := range []http.ConnState{http.StateNew, http.StateActive, http.StateIdle} {
-			all.changed(conn, state)
+			all.stateChanged(conn, state)
 		}
 	}
 	if !slices.Contains(all.fresh, probe) {

@@ -25,14 +25,14 @@ func Error(set *pflag.FlagSet, err error) error {
 	var number *strconv.NumError
 	switch {
 	case errors.As(err, &unknown):
-		return withQuestion(err, spelling.Propose(similar(set, unknown.GetSpecifiedName())))
+		return withQuestion(err, spelling.Propose(similarFlags(set, unknown.GetSpecifiedName())))
 	case !errors.As(err, &invalid):
 		return err
 	case errors.As(err, &number):
 		said, _ := strings.CutSuffix(invalid.Error(), invalid.Unwrap().Error())
-		return fmt.Errorf("%s%s", said, wanted(invalid.GetFlag().Value.Type(), number))
+		return fmt.Errorf("%s%s", said, describeValues(invalid.GetFlag().Value.Type(), number))
 	default:
-		return withQuestion(err, question(invalid.GetFlag(), invalid.GetValue()))
+		return withQuestion(err, proposeWord(invalid.GetFlag(), invalid.GetValue()))
 	}
 }
 
@@ -43,8 +43,8 @@ func withQuestion(err error, question string) error {
 	return fmt.Errorf("%w%s", err, question)
 }
 
-// similar returns the flags of the help page with similar names, with their dashes.
-func similar(set *pflag.FlagSet, name string) []string {
+// similarFlags returns the flags of the help page with similar names, with their dashes.
+func similarFlags(set *pflag.FlagSet, name string) []string {
 	var names []string
 	set.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
@@ -58,8 +58,8 @@ func similar(set *pflag.FlagSet, name string) []string {
 	return nearest
 }
 
-// wanted describes the values of a flag of a type.
-func wanted(kind string, given *strconv.NumError) string {
+// describeValues describes the values of a flag of a type.
+func describeValues(kind string, given *strconv.NumError) string {
 	switch {
 	case errors.Is(given, strconv.ErrRange):
 		return "the number is too large"
@@ -84,8 +84,8 @@ func Words(set *pflag.FlagSet, flag string, words ...string) {
 	_ = set.SetAnnotation(flag, wordsKey, words)
 }
 
-// question asks for the word that the first unknown word of a value probably means.
-func question(f *pflag.Flag, value string) string {
+// proposeWord asks for the word that the first unknown word of a value probably means.
+func proposeWord(f *pflag.Flag, value string) string {
 	known := f.Annotations[wordsKey]
 	for word := range strings.SplitSeq(value, ",") {
 		word = strings.TrimSpace(word)

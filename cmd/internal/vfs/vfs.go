@@ -65,8 +65,8 @@ func (f *Flags) Register(set *pflag.FlagSet, exporterSocket string) {
 // exporterTimeout limits a call of the exporter, which runs a program for every NIC.
 const exporterTimeout = 5 * time.Second
 
-// health asks the metrics exporter.
-func (f *Flags) health() (map[string]bool, error) {
+// readHealth asks the metrics exporter.
+func (f *Flags) readHealth() (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), exporterTimeout)
 	defer cancel()
 	return health.NICHealth(ctx, f.ExporterSocket)
@@ -81,15 +81,15 @@ func (f *Flags) Find(
 	finder := pools.Finder{
 		Sys: sys, SRIOV: pools.SRIOVAt(flags.SysfsRoot, sys), Prefix: f.Prefix, Tree: tree,
 		Dev:    container.HostNodes(flags.DevRoot),
-		Routes: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot), Exporter: f.health,
+		Routes: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot), Exporter: f.readHealth,
 	}
 	held := func() (map[string][]string, error) {
 		recorded, err := kubelet.ReadCheckpoint(flags.KubeletDir)
 		return recorded.Held(), err
 	}
-	known := rdma.Known{File: filepath.Join(flags.RunFolder(), memory(config)), Held: held}
+	known := rdma.Known{File: filepath.Join(flags.RunFolder(), memoryFile(config)), Held: held}
 	if node != nil {
-		known.Decide, known.Changed = decide(node), flags.Hints()
+		known.Decide, known.Changed = newDecision(node), flags.Hints()
 	}
 	found, err := rdma.FindVFs(finder, config, known, rdma.MachineEvents(flags.SysfsRoot, config), log)
 	if err == nil {
@@ -102,9 +102,9 @@ func (f *Flags) Find(
 // then, another plugin offers the cards.
 const gpusLate = time.Minute
 
-// decide returns a function that decides about hints and reports whether the GPUs are known. The cards of the
-// PCI tree stand for GPUs that nobody announces.
-func decide(
+// newDecision returns a function that decides about hints and reports whether the GPUs are known. The cards
+// of the PCI tree stand for GPUs that nobody announces.
+func newDecision(
 	node func() (model.Hinting, *topology.Tree),
 ) func([]pools.Pool) (map[string]pools.Decision, bool) {
 	began := time.Now()
@@ -112,15 +112,15 @@ func decide(
 		h, tree := node()
 		known := len(h.GPUs) > 0
 		if !known {
-			h.GPUs = cards(tree)
+			h.GPUs = findCards(tree)
 			known = len(h.GPUs) == 0 || time.Since(began) >= gpusLate
 		}
 		return hinting.Decide(h, found), known
 	}
 }
 
-// cards returns the node's cards as a resource; none without a card.
-func cards(tree *topology.Tree) []model.Resource {
+// findCards returns the node's cards as a resource; none without a card.
+func findCards(tree *topology.Tree) []model.Resource {
 	all := model.Resource{Name: "GPUs", Kind: model.GPU}
 	for d := range tree.Devices() {
 		if gpu.Vendor(d) != "" {
@@ -133,9 +133,9 @@ func cards(tree *topology.Tree) []model.Resource {
 	return []model.Resource{all}
 }
 
-// memory returns the name of the file that survives a restart. Two DaemonSets may replace both stock plugins
-// of a node, so each has a file of its own.
-func memory(config *pools.Config) string {
+// memoryFile returns the name of the file that survives a restart. Two DaemonSets may replace both stock
+// plugins of a node, so each has a file of its own.
+func memoryFile(config *pools.Config) string {
 	if _, all := config.Shares(); all {
 		return "hcas.json"
 	}

@@ -107,14 +107,14 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 	cards, ofCards := readCards(b.sys)
 	partitions, leftOut, ofPartitions := readPartitions(b.sys, cards, nodes)
 	parts := append(slices.Collect(maps.Values(cards)), partitions...)
-	kind, mixture := b.alike(parts)
+	kind, mixture := b.commonKind(parts)
 	unread := errors.Join(ofNodes, ofCards, ofPartitions)
 	if err := cmp.Or(unread, mixture); err != nil && !b.found {
 		return gpu.Inventory{}, err
 	}
 	b.found, b.kind = true, cmp.Or(kind, b.kind)
 	inventory := gpu.Inventory{
-		Resources: b.resources(parts), Notes: slices.Concat(b.notes, notes, leftOut), Partial: unread != nil,
+		Resources: b.sortParts(parts), Notes: slices.Concat(b.notes, notes, leftOut), Partial: unread != nil,
 	}
 	b.notes = nil
 	if ofCards != nil && ofNodes == nil && ofPartitions == nil { // else cards may have further partitions
@@ -127,16 +127,16 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 		inventory.Notes = append(inventory.Notes,
 			fmt.Sprintf("GPUs that are not %s are unhealthy: %v", b.kind, mixture))
 	}
-	inventory.Notes = append(inventory.Notes, b.judge(inventory.Resources, nodes)...)
+	inventory.Notes = append(inventory.Notes, b.judgeHealth(inventory.Resources, nodes)...)
 	if mixture != nil {
 		b.setApart(inventory.Resources[whole], parts)
 	}
 	return inventory, nil
 }
 
-// alike returns the common kind of all partitionable GPUs, or "" if there are none or if they differ. In the
-// latter case mixture is the reason why one resource name cannot offer them.
-func (b *Backend) alike(parts []part) (kind string, mixture error) {
+// commonKind returns the common kind of all partitionable GPUs, or "" if there are none or if they differ. In
+// the latter case mixture is the reason why one resource name cannot offer them.
+func (b *Backend) commonKind(parts []part) (kind string, mixture error) {
 	examples := map[string]string{} // one device of every kind
 	for _, p := range parts {
 		if last := examples[p.kind]; p.kind != "" && p.ID > last {
@@ -169,8 +169,8 @@ func (b *Backend) setApart(devices []gpu.Device, parts []part) {
 	}
 }
 
-// resources sorts the parts under their names.
-func (b *Backend) resources(parts []part) map[string][]gpu.Device {
+// sortParts sorts the parts under their names.
+func (b *Backend) sortParts(parts []part) map[string][]gpu.Device {
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.ID, b.ID) })
 	resources := map[string][]gpu.Device{}
 	for _, p := range parts {
@@ -234,7 +234,7 @@ func (b *Backend) Consult(name string, library Library) {
 		b.notes = append(b.notes, fmt.Sprintf("%s is of no use: %v; sysfs is read alone", name, err))
 		return
 	}
-	differences, err := b.compare(facts)
+	differences, err := b.compareFacts(facts)
 	if err != nil {
 		b.notes = append(b.notes, fmt.Sprintf("not compared with %s: %v", name, err))
 		return
@@ -244,8 +244,8 @@ func (b *Backend) Consult(name string, library Library) {
 	}
 }
 
-// compare returns the differences from sysfs, and keeps the additional links.
-func (b *Backend) compare(facts Facts) (differences []string, err error) {
+// compareFacts returns the differences from sysfs, and keeps the additional links.
+func (b *Backend) compareFacts(facts Facts) (differences []string, err error) {
 	cards, err := readCards(b.sys)
 	if err != nil {
 		return nil, err
@@ -273,7 +273,7 @@ func (b *Backend) compare(facts Facts) (differences []string, err error) {
 	}
 	for _, l := range links {
 		pair := [2]topology.Address{l.A, l.B}
-		if weight, ok := facts.Weights[pair]; ok && hops(int(weight)) != l.Hops {
+		if weight, ok := facts.Weights[pair]; ok && countHops(int(weight)) != l.Hops {
 			differences = append(differences,
 				fmt.Sprintf("%s and %s are %d hops apart, it says weight %d", l.A, l.B, l.Hops, weight))
 		}
@@ -284,7 +284,7 @@ func (b *Backend) compare(facts Facts) (differences []string, err error) {
 		// 20 (kfd_crat.c).
 		if weight > 0 && weight <= mostXGMI && weight%weightXGMI == 0 {
 			b.links = append(b.links, topology.Link{
-				A: pair[0], B: pair[1], Type: topology.XGMI, Hops: hops(int(weight)), Count: 1,
+				A: pair[0], B: pair[1], Type: topology.XGMI, Hops: countHops(int(weight)), Count: 1,
 			})
 		}
 	}
@@ -320,15 +320,15 @@ type verdicts map[string]bool
 // Health queries a source of health besides sysfs. It returns nil if the source is absent.
 type Health func(ctx context.Context) (map[string]bool, error)
 
-// judge sets the health of the devices and returns reasons for unhealthy ones. A device needs a render node;
-// without any GPU in the KFD topology, no device can compute; and other sources may report faults that sysfs
-// does not show. Each source can mark a device unhealthy, and none overrules another.
-func (b *Backend) judge(resources map[string][]gpu.Device, nodes []node) (notes []string) {
+// judgeHealth sets the health of the devices and returns reasons for unhealthy ones. A device needs a render
+// node; without any GPU in the KFD topology, no device can compute; and other sources may report faults that
+// sysfs does not show. Each source can mark a device unhealthy, and none overrules another.
+func (b *Backend) judgeHealth(resources map[string][]gpu.Device, nodes []node) (notes []string) {
 	usable := slices.ContainsFunc(nodes, func(n node) bool { return n.gpu || n.hidden })
 	if !usable {
 		notes = append(notes, "no GPU in "+kfdNodes+": all GPUs are unhealthy until amdkfd has one")
 	}
-	sources, silent := b.ask()
+	sources, silent := b.askSources()
 	notes = append(notes, silent...)
 	for _, devices := range resources {
 		for i := range devices {
@@ -348,7 +348,7 @@ func (b *Backend) judge(resources map[string][]gpu.Device, nodes []node) (notes 
 				}
 			}
 			for _, name := range slices.Sorted(maps.Keys(sources)) {
-				if !sources[name].of(d) {
+				if !sources[name].isHealthy(d) {
 					d.Fail("unhealthy, says " + name)
 					notes = append(notes, fmt.Sprintf("%s: unhealthy, says %s", d.ID, name))
 				}
@@ -359,8 +359,8 @@ func (b *Backend) judge(resources map[string][]gpu.Device, nodes []node) (notes 
 	return notes
 }
 
-// of returns the verdict on a device, or else on its card, because a partition depends on its card.
-func (v verdicts) of(d *gpu.Device) bool {
+// isHealthy returns the verdict on a device, or else on its card, because a partition depends on its card.
+func (v verdicts) isHealthy(d *gpu.Device) bool {
 	for _, id := range []string{d.ID, d.Card.String()} {
 		if healthy, ok := v[id]; ok {
 			return healthy
@@ -369,8 +369,8 @@ func (v verdicts) of(d *gpu.Device) bool {
 	return true
 }
 
-// ask queries the sources of health. A source without an answer reports no fault.
-func (b *Backend) ask() (answers map[string]verdicts, notes []string) {
+// askSources queries the sources of health. A source without an answer reports no fault.
+func (b *Backend) askSources() (answers map[string]verdicts, notes []string) {
 	limit := patience
 	if !b.asked {
 		b.asked, limit = true, firstPatience
@@ -384,13 +384,13 @@ func (b *Backend) ask() (answers map[string]verdicts, notes []string) {
 			notes = append(notes, fmt.Sprintf("health of the GPUs is judged without %s: %v", name, err))
 			continue
 		}
-		answers[name] = canonical(found)
+		answers[name] = canonicalIDs(found)
 	}
 	return answers, notes
 }
 
-// canonical writes addresses as device IDs do.
-func canonical(found map[string]bool) verdicts {
+// canonicalIDs writes addresses as device IDs do.
+func canonicalIDs(found map[string]bool) verdicts {
 	v := verdicts{}
 	for id, healthy := range found {
 		if address, err := topology.ParseAddress(id); err == nil {

@@ -215,7 +215,7 @@ type node struct {
 // (kfd_build_sysfs_node_entry); a gap exists briefly while the partitioning of a GPU changes, and affects
 // only the devices of the missing nodes. Unreadable nodes are omitted and named in the error.
 func readNodes(sys fs.FS) (nodes []node, notes []string, unread error) {
-	numbers, err := numbered(sys, kfdNodes)
+	numbers, err := listNumbers(sys, kfdNodes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -272,8 +272,8 @@ func CardAddress(domain, location uint64) topology.Address {
 	return topology.Address{Domain: uint32(domain), Bus: uint8(location >> 8), Device: uint8(location>>3) & 0x1f}
 }
 
-// numbered returns the numeric names in a folder, ascending, or nil if the folder is absent.
-func numbered(sys fs.FS, dir string) ([]int, error) {
+// listNumbers returns the numeric names in a folder, ascending, or nil if the folder is absent.
+func listNumbers(sys fs.FS, dir string) ([]int, error) {
 	entries, err := fs.ReadDir(sys, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -356,7 +356,7 @@ func ReadLinks(sys fs.FS) ([]topology.Link, error) {
 func addLinks(
 	sys fs.FS, dir string, gpus map[uint64]node, from node, links map[[2]topology.Address]topology.Link,
 ) error {
-	numbers, err := numbered(sys, dir)
+	numbers, err := listNumbers(sys, dir)
 	if err != nil {
 		return err
 	}
@@ -382,7 +382,7 @@ func addLink(links map[[2]topology.Address]topology.Link, a, b topology.Address,
 	if a.Compare(b) > 0 {
 		a, b = b, a
 	}
-	link := topology.Link{A: a, B: b, Type: topology.XGMI, Hops: hops(int(p["weight"])), Count: 1}
+	link := topology.Link{A: a, B: b, Type: topology.XGMI, Hops: countHops(int(p["weight"])), Count: 1}
 	if least, most := p["min_bandwidth"], p["max_bandwidth"]; least > 0 && most > least {
 		link.Count = int(most / least) // kfd_fill_gpu_xgmi_link_to_gpu: of one link, and of all between the two
 	}
@@ -392,9 +392,9 @@ func addLink(links map[[2]topology.Address]topology.Link, a, b topology.Address,
 	}
 }
 
-// hops returns the number of hops to the other card. The weight between partitions of different cards
+// countHops returns the number of hops to the other card. The weight between partitions of different cards
 // includes the paths inside both cards.
-func hops(weight int) int {
+func countHops(weight int) int {
 	if weight%weightXGMI != 0 {
 		weight -= 2 * weightWithin
 	}

@@ -68,7 +68,7 @@ func TestOneGPUIsDividedAnew(t *testing.T) {
 	all[3].Slices = nil
 	step("its MIG devices are destroyed", "gpu 49", nil,
 		"GPU 3 (0000:5b:00.0): MIG is on and there is no MIG device")
-	backend.health.mark(all[0].UUID, "Xid 79")
+	backend.health.markBroken(all[0].UUID, "Xid 79")
 	step("another has an Xid meanwhile", "gpu 49!", slicesOf(all[0]),
 		"MIG device 0 of GPU 0 (0000:0f:00.0): unhealthy: Xid 79")
 	delete(backend.health.broken, all[0].UUID)
@@ -99,8 +99,8 @@ func TestMissingBesideALostGPU(t *testing.T) {
 func TestMarkGoesWithItsDevice(t *testing.T) {
 	n := record(t, "nv-h100-oci", sevenths)
 	backend, _ := n.discover(t, "--mig-strategy=mixed")
-	backend.health.mark(n.Machine.GPUs[2].Slices[0].UUID, "Xid 13")
-	backend.health.mark(n.Machine.GPUs[2].UUID, "Xid 79")
+	backend.health.markBroken(n.Machine.GPUs[2].Slices[0].UUID, "Xid 13")
+	backend.health.markBroken(n.Machine.GPUs[2].UUID, "Xid 79")
 	n.Machine.GPUs[2].State = nvml.GPUIsLost
 	n.Update(t)
 	if later(t, backend); len(backend.health.broken) != 2 {

@@ -54,7 +54,7 @@ func (b *Backend) Edits(devices []gpu.Device) container.Edits {
 	g := assignment{
 		config: &b.config, devRoot: b.machine.DevRoot, channels: b.channels, extras: extras, devices: devices,
 	}
-	return g.edits()
+	return g.makeEdits()
 }
 
 // assignment has the devices of one container, and the configuration of the edits.
@@ -66,10 +66,10 @@ type assignment struct {
 	devices  []gpu.Device
 }
 
-func (g *assignment) edits() (edits container.Edits) {
+func (g *assignment) makeEdits() (edits container.Edits) {
 	some, all := g.config.CDI()
 	if some {
-		edits.Named = g.named()
+		edits.Named = g.namedDevices()
 	}
 	for name, enabled := range map[string]bool{
 		"NVIDIA_GDRCOPY": g.config.GDRCopy, "NVIDIA_GDS": g.config.GDS, "NVIDIA_MOFED": g.config.MOFED,
@@ -81,30 +81,32 @@ func (g *assignment) edits() (edits container.Edits) {
 	if all {
 		return edits
 	}
-	if g.has(settings.ListEnvVar) {
-		edits.Set(visibleDevices, strings.Join(g.ids(), ","))
+	if g.hasStrategy(settings.ListEnvVar) {
+		edits.Set(visibleDevices, strings.Join(g.runtimeIDs(), ","))
 		if len(g.channels) > 0 {
 			edits.Set(visibleChannels, strings.Join(channelIDs(g.channels), ","))
 		}
 	}
-	if g.has(settings.ListVolumeMounts) {
+	if g.hasStrategy(settings.ListVolumeMounts) {
 		edits.Set(visibleDevices, volumesRoot)
-		edits.AddMounts(g.volumes()...)
+		edits.AddMounts(g.volumeMounts()...)
 	}
 	if g.config.PassDeviceSpecs {
-		edits.AddNodes(g.nodes()...)
+		edits.AddNodes(g.deviceNodes()...)
 	}
 	return edits
 }
 
-// has reports whether a strategy is configured.
-func (g *assignment) has(strategy string) bool { return slices.Contains(g.config.DeviceList, strategy) }
+// hasStrategy reports whether a strategy is configured.
+func (g *assignment) hasStrategy(strategy string) bool {
+	return slices.Contains(g.config.DeviceList, strategy)
+}
 
-// ids returns the IDs of the devices for the container runtime, once for all replicas of a device.
-func (g *assignment) ids() []string {
+// runtimeIDs returns the IDs of the devices for the container runtime, once for all replicas of a device.
+func (g *assignment) runtimeIDs() []string {
 	var ids []string
 	for _, d := range g.devices {
-		id := original(d.ID)
+		id := originalID(d.ID)
 		if g.config.DeviceID == settings.IDIndex {
 			id = d.Index
 		}
@@ -115,30 +117,30 @@ func (g *assignment) ids() []string {
 	return ids
 }
 
-// named returns the CDI devices of the devices.
-func (g *assignment) named() container.Named {
-	named := container.Named{Field: g.has(settings.ListCDICRI)}
-	if g.has(settings.ListCDIAnnotations) {
+// namedDevices returns the CDI devices of the devices.
+func (g *assignment) namedDevices() container.Named {
+	named := container.Named{Field: g.hasStrategy(settings.ListCDICRI)}
+	if g.hasStrategy(settings.ListCDIAnnotations) {
 		named.Annotation = g.config.AnnotationPrefix + cdiWriter + uuid.NewString()
 	}
-	for _, id := range g.ids() {
-		named.Devices = append(named.Devices, qualified(cdiGPU, id))
+	for _, id := range g.runtimeIDs() {
+		named.Devices = append(named.Devices, qualifiedName(cdiGPU, id))
 	}
 	for _, id := range channelIDs(g.channels) {
-		named.Devices = append(named.Devices, qualified(cdiChannel, id))
+		named.Devices = append(named.Devices, qualifiedName(cdiChannel, id))
 	}
 	named.Devices = append(named.Devices, g.extras...)
 	return named
 }
 
-// volumes returns empty mounts with the names of the devices.
-func (g *assignment) volumes() (mounts []container.Mount) {
+// volumeMounts returns empty mounts with the names of the devices.
+func (g *assignment) volumeMounts() (mounts []container.Mount) {
 	mount := func(parts ...string) {
 		mounts = append(mounts, container.Mount{
 			Path: path.Join(append([]string{volumesRoot}, parts...)...), Host: nothingFile,
 		})
 	}
-	for _, id := range g.ids() {
+	for _, id := range g.runtimeIDs() {
 		mount(id)
 	}
 	for _, id := range channelIDs(g.channels) {
@@ -147,8 +149,8 @@ func (g *assignment) volumes() (mounts []container.Mount) {
 	return mounts
 }
 
-// nodes returns the device nodes. Replicas and MIG devices of one GPU share nodes.
-func (g *assignment) nodes() (nodes []container.Node) {
+// deviceNodes returns the device nodes. Replicas and MIG devices of one GPU share nodes.
+func (g *assignment) deviceNodes() (nodes []container.Node) {
 	var paths []string
 	for _, node := range controlNodes {
 		if container.HasNode(os.DirFS(g.devRoot), node) {
@@ -176,8 +178,8 @@ type written struct {
 	has   sum // of the written file
 }
 
-// intact reports whether the file is unchanged.
-func (w written) intact(file string) bool {
+// isIntact reports whether the file is unchanged.
+func (w written) isIntact(file string) bool {
 	now, ok := sumOf(file)
 	return ok && now == w.has
 }
@@ -194,8 +196,8 @@ const (
 	cdiChannel = "imex-channel"
 )
 
-// qualified returns the full name of a CDI device.
-func qualified(class, name string) string { return cdiVendor + "/" + class + "=" + name }
+// qualifiedName returns the full name of a CDI device.
+func qualifiedName(class, name string) string { return cdiVendor + "/" + class + "=" + name }
 
 // specs describes the CDI specifications to write.
 type specs struct {
@@ -210,8 +212,8 @@ type specs struct {
 	first    bool               // missing devices have not been logged yet
 }
 
-// modes returns the enabled additional CDI devices of GPUs, in the order for containers.
-func (s specs) modes() []string {
+// enabledModes returns the enabled additional CDI devices of GPUs, in the order for containers.
+func (s specs) enabledModes() []string {
 	var list []string
 	for _, m := range []struct {
 		name    string
@@ -248,13 +250,13 @@ func newNodes(config *settings.Config, devRoot string) nodes {
 		}
 	}
 	for _, node := range controlNodes {
-		n.has("/dev/" + node)
+		n.lookFor("/dev/" + node)
 	}
 	return n
 }
 
-// has looks for a node, and reports whether it is there or nobody needs it.
-func (n nodes) has(node string) bool {
+// lookFor looks for a node, and reports whether it is there or nobody needs it.
+func (n nodes) lookFor(node string) bool {
 	if len(n.roots) == 0 {
 		return true
 	}
@@ -266,8 +268,8 @@ func (n nodes) isThere(node string) bool {
 	return slices.ContainsFunc(n.roots, func(root fs.FS) bool { return container.HasNode(root, node) })
 }
 
-// changed reports whether a node has come or gone.
-func (n nodes) changed() bool {
+// haveChanged reports whether a node has come or gone.
+func (n nodes) haveChanged() bool {
 	for node, was := range n.there {
 		if n.isThere(node) != was {
 			return true
@@ -276,10 +278,10 @@ func (n nodes) changed() bool {
 	return false
 }
 
-// lacking returns why a device with these nodes cannot be given to a container; "" if it can.
-func (n nodes) lacking(uuid string, paths []string) string {
+// findLacking returns why a device with these nodes cannot be given to a container; "" if it can.
+func (n nodes) findLacking(uuid string, paths []string) string {
 	for _, node := range paths {
-		if !n.has(node) {
+		if !n.lookFor(node) {
 			n.lack[uuid] = true
 			return "no device node " + node + ": load the kernel module nvidia, and make its nodes (nvidia-modprobe)"
 		}

@@ -194,7 +194,7 @@ func TestCDISpecificationsAreKept(t *testing.T) {
 		"other":   func() error { return os.WriteFile(file("gdrcopy"), []byte("{}"), 0o600) },
 		"all":     func() error { return os.RemoveAll(n.cdiRoot) },
 	} {
-		for !backend.intact() || len(due) > 0 { // what Watch begins with
+		for !backend.areIntact() || len(due) > 0 { // what Watch begins with
 			<-due
 			later(t, backend)
 		}
@@ -249,12 +249,12 @@ func TestCDISpecificationsAreWrittenLater(t *testing.T) {
 	disk := &full{library: backend.lib, err: errors.New("no space left on device")}
 	backend.lib = disk
 	later(t, backend)
-	if backend.intact() {
+	if backend.areIntact() {
 		t.Error("what could not be written is taken for written")
 	}
 	disk.err = nil
 	later(t, backend)
-	if !backend.intact() {
+	if !backend.areIntact() {
 		t.Error("it is written, and due again")
 	}
 }

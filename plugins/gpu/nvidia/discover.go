@@ -29,19 +29,19 @@ type discovery struct {
 	notes     []string
 }
 
-func (d *discovery) inventory(cards []card) gpu.Inventory {
+func (d *discovery) makeInventory(cards []card) gpu.Inventory {
 	d.resources = map[string][]gpu.Device{}
 	var read []topology.Address
 	for i := range cards {
 		c := &cards[i]
 		switch {
 		case c.err != nil:
-			d.note("GPU %s: left out, or unhealthy if it was offered: %v", c, c.err)
+			d.addNote("GPU %s: left out, or unhealthy if it was offered: %v", c, c.err)
 			continue
 		case c.mig && d.config.MIGStrategy != settings.MIGNone:
 			d.addSlices(c)
 		default:
-			d.add(wholeGPUs, d.whole(c))
+			d.addDevice(wholeGPUs, d.newWhole(c))
 		}
 		if c.readWhole() {
 			read = append(read, c.address)
@@ -49,21 +49,21 @@ func (d *discovery) inventory(cards []card) gpu.Inventory {
 	}
 	for resource := range d.config.Sharing.Replicas {
 		if len(d.resources[resource]) == 0 {
-			d.note("sharing.timeSlicing: %s has no device here", resource)
+			d.addNote("sharing.timeSlicing: %s has no device here", resource)
 		}
 	}
-	found := gpu.Inventory{Resources: share(d.config.Sharing, d.resources), Notes: d.notes}
+	found := gpu.Inventory{Resources: makeReplicas(d.config.Sharing, d.resources), Notes: d.notes}
 	if len(read) < len(cards) {
 		found.Partial, found.Read = true, read
 	}
 	return found
 }
 
-func (d *discovery) note(format string, args ...any) {
+func (d *discovery) addNote(format string, args ...any) {
 	d.notes = append(d.notes, fmt.Sprintf(format, args...))
 }
 
-func (d *discovery) add(resource string, device gpu.Device) {
+func (d *discovery) addDevice(resource string, device gpu.Device) {
 	d.resources[resource] = append(d.resources[resource], device)
 }
 
@@ -75,41 +75,41 @@ func (c *card) String() string {
 	return fmt.Sprintf("%d (%s)", c.index, c.address)
 }
 
-// device returns the common part of GPUs and MIG devices.
-func (d *discovery) device(c *card, id, index string) gpu.Device {
+// newDevice returns the common part of GPUs and MIG devices.
+func (d *discovery) newDevice(c *card, id, index string) gpu.Device {
 	return gpu.Device{
-		ID: id, Card: c.address, NUMA: d.numa(c.address), Nodes: []string{fmt.Sprintf("/dev/nvidia%d", c.minor)},
-		Index: index, VRAM: c.memory, Healthy: true,
+		ID: id, Card: c.address, NUMA: d.readNUMA(c.address),
+		Nodes: []string{fmt.Sprintf("/dev/nvidia%d", c.minor)}, Index: index, VRAM: c.memory, Healthy: true,
 	}
 }
 
-// whole returns the device of a whole GPU.
-func (d *discovery) whole(c *card) gpu.Device {
-	device := d.device(c, c.uuid, strconv.Itoa(c.index))
+// newWhole returns the device of a whole GPU.
+func (d *discovery) newWhole(c *card) gpu.Device {
+	device := d.newDevice(c, c.uuid, strconv.Itoa(c.index))
 	if m, broken := d.broken[c.uuid]; broken {
-		d.note("GPU %s: unhealthy: %s", c, m.why)
+		d.addNote("GPU %s: unhealthy: %s", c, m.why)
 		device.Fail(m.why)
 	}
-	if why := d.nodes.lacking(c.uuid, device.Nodes); why != "" {
-		d.note("GPU %s: unhealthy: %s", c, why)
+	if why := d.nodes.findLacking(c.uuid, device.Nodes); why != "" {
+		d.addNote("GPU %s: unhealthy: %s", c, why)
 		device.Fail(why)
 	}
-	if d.other(undivided{}) {
-		d.note("GPU %s: unhealthy: MIG is off, as it was not when all GPUs were last alike", c)
+	if d.isOther(undivided{}) {
+		d.addNote("GPU %s: unhealthy: MIG is off, as it was not when all GPUs were last alike", c)
 		device.Fail("MIG is off, as it was not when all GPUs were last alike")
 	}
 	return device
 }
 
-// numa returns the GPU's NUMA node from sysfs, or unknown, as in NVIDIA's own plugin.
-func (d *discovery) numa(address topology.Address) topology.NUMANode {
+// readNUMA returns the GPU's NUMA node from sysfs, or unknown, as in NVIDIA's own plugin.
+func (d *discovery) readNUMA(address topology.Address) topology.NUMANode {
 	content, err := fs.ReadFile(d.machine.Sys, "bus/pci/devices/"+address.String()+"/numa_node")
 	if err != nil {
 		return topology.NUMANode{}
 	}
 	node, err := topology.ParseNUMANode(strings.TrimSpace(string(content)))
 	if err != nil {
-		d.note("numa_node of %s is %q: no NUMA node is told", address, content)
+		d.addNote("numa_node of %s is %q: no NUMA node is told", address, content)
 	}
 	return node
 }
@@ -117,60 +117,61 @@ func (d *discovery) numa(address topology.Address) topology.NUMANode {
 // addSlices adds the MIG devices of a GPU.
 func (d *discovery) addSlices(c *card) {
 	if len(c.slices) == 0 {
-		d.note("GPU %s: MIG is on and there is no MIG device", c)
+		d.addNote("GPU %s: MIG is on and there is no MIG device", c)
 	}
 	for i := range c.slices {
 		s := &c.slices[i]
 		resource := wholeGPUs
 		switch {
 		case s.err != nil:
-			d.note("MIG device %d of GPU %s: left out, or unhealthy if it was offered: %v", s.index, c, s.err)
+			d.addNote("MIG device %d of GPU %s: left out, or unhealthy if it was offered: %v", s.index, c, s.err)
 			continue
 		case d.config.MIGStrategy == settings.MIGMixed && !s.profile.whole:
-			d.note("MIG device %d of GPU %s: left out: its profile %s shares a GPU instance",
+			d.addNote("MIG device %d of GPU %s: left out: its profile %s shares a GPU instance",
 				s.index, c, s.profile.name)
 			continue
 		case d.config.MIGStrategy == settings.MIGMixed:
 			resource = settings.Vendor + "mig-" + strings.ReplaceAll(s.profile.name, "+", ".")
 		}
-		d.add(resource, d.slice(c, s))
+		d.addDevice(resource, d.newSlice(c, s))
 	}
 }
 
-// slice returns the device of a MIG device, which is unhealthy if its GPU is.
-func (d *discovery) slice(c *card, s *slice) gpu.Device {
-	device := d.device(c, s.uuid, fmt.Sprintf("%d:%d", c.index, s.index))
+// newSlice returns the device of a MIG device, which is unhealthy if its GPU is.
+func (d *discovery) newSlice(c *card, s *slice) gpu.Device {
+	device := d.newDevice(c, s.uuid, fmt.Sprintf("%d:%d", c.index, s.index))
 	device.Part = fmt.Sprintf("%d-%d", s.gi, s.ci)
 	for _, id := range []string{s.uuid, c.uuid} {
 		if m, broken := d.broken[id]; broken && device.Healthy {
-			d.note("MIG device %d of GPU %s: unhealthy: %s", s.index, c, m.why)
+			d.addNote("MIG device %d of GPU %s: unhealthy: %s", s.index, c, m.why)
 			device.Fail(m.why)
 		}
 	}
-	if d.other(s.profile.attributes) {
-		d.note("MIG device %d of GPU %s: unhealthy: it is %s, as none was when all GPUs were last alike",
+	if d.isOther(s.profile.attributes) {
+		d.addNote("MIG device %d of GPU %s: unhealthy: it is %s, as none was when all GPUs were last alike",
 			s.index, c, s.profile.name)
 		device.Fail("of another profile than all were when all GPUs were last alike")
 	}
-	capabilities := d.capabilities(c, s)
+	capabilities := d.findCapabilities(c, s)
 	if len(capabilities) == 0 && d.config.PassDeviceSpecs {
-		d.note("MIG device %d of GPU %s: unhealthy: its device nodes are not in %s", s.index, c, migMinors)
+		d.addNote("MIG device %d of GPU %s: unhealthy: its device nodes are not in %s", s.index, c, migMinors)
 		device.Fail("its device nodes are not in " + migMinors)
 	}
 	device.Nodes = append(device.Nodes, capabilities...)
-	if why := d.nodes.lacking(s.uuid, device.Nodes); why != "" {
-		d.note("MIG device %d of GPU %s: unhealthy: %s", s.index, c, why)
+	if why := d.nodes.findLacking(s.uuid, device.Nodes); why != "" {
+		d.addNote("MIG device %d of GPU %s: unhealthy: %s", s.index, c, why)
 		device.Fail(why)
 	}
 	return device
 }
 
-// capabilities returns the device nodes that give access to a MIG device's GPU instance and compute instance.
-func (d *discovery) capabilities(c *card, s *slice) []string {
+// findCapabilities returns the device nodes that give access to a MIG device's GPU instance and compute
+// instance.
+func (d *discovery) findCapabilities(c *card, s *slice) []string {
 	if d.caps == nil {
 		var err error
 		if d.caps, err = readCapabilities(d.machine.Proc); err != nil {
-			d.note("%v: containers are not told the device nodes of MIG devices", err)
+			d.addNote("%v: containers are not told the device nodes of MIG devices", err)
 		}
 	}
 	instance := fmt.Sprintf("gpu%d/gi%d", c.minor, s.gi)
@@ -204,12 +205,12 @@ func readCapabilities(proc fs.FS) (map[string]string, error) {
 // profile.
 type undivided struct{}
 
-// other reports whether a device differs from the kind that --mig-strategy=single offers.
-func (d *discovery) other(kind any) bool { return d.kind != nil && d.kind != kind }
+// isOther reports whether a device differs from the kind that --mig-strategy=single offers.
+func (d *discovery) isOther(kind any) bool { return d.kind != nil && d.kind != kind }
 
-// alike returns the common kind of all responsive GPUs, or of their MIG devices; nil if there is none or more
-// than one. The error is the reason why --mig-strategy=single cannot offer them.
-func alike(cards []card) (kind any, mixture error) {
+// commonKind returns the common kind of all responsive GPUs, or of their MIG devices; nil if there is none or
+// more than one. The error is the reason why --mig-strategy=single cannot offer them.
+func commonKind(cards []card) (kind any, mixture error) {
 	const remedy = "configure all GPUs alike, or use --mig-strategy=mixed"
 	var first *slice
 	var divided, whole, owner, empty *card

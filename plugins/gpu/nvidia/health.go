@@ -30,9 +30,9 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	defer specs.Wait()
 	defer stop() // after a panic too
 	specs.Go(func() { b.keepSpecs(ctx, changed) })
-	listen := b.listen
+	listen := b.listenUntilChange
 	if b.config.Xids.Off() {
-		listen = b.idle
+		listen = b.idleUntilSilent
 	}
 	pause := firstPause
 	for ctx.Err() == nil {
@@ -51,7 +51,7 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 		case <-time.After(pause):
 			pause = min(2*pause, b.machine.Recheck)
 		}
-		if _, err := b.lib.cards(); err != nil {
+		if _, err := b.lib.readCards(); err != nil {
 			_ = b.lib.restart() // the next discovery returns the error
 		}
 		changed()
@@ -59,28 +59,29 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// listen handles events until a restart is necessary, because the set of responsive GPUs changed or some GPUs
-// could not be watched. It returns false if the wait failed, or NVML did not answer at the last discovery.
-func (b *Backend) listen(ctx context.Context, changed func()) bool {
-	cards := b.health.cards()
+// listenUntilChange handles events until a restart is necessary, because the set of responsive GPUs changed
+// or some GPUs could not be watched. It returns false if the wait failed, or NVML did not answer at the last
+// discovery.
+func (b *Backend) listenUntilChange(ctx context.Context, changed func()) bool {
+	cards := b.health.lastCards()
 	set, deaf, err := b.lib.events(cards)
 	if err != nil {
 		return false
 	}
 	defer set.free()
-	defer b.drain(set)
+	defer b.drainEvents(set)
 	maps.DeleteFunc(deaf, func(_ string, reason error) bool { return errors.Is(reason, errTooOld) })
-	b.health.unwatched(deaf)
+	b.health.markUnwatched(deaf)
 	changed() // earlier changes had no event
 	looked := time.Now()
-	for ctx.Err() == nil && sameCards(cards, b.health.cards()) {
+	for ctx.Err() == nil && sameCards(cards, b.health.lastCards()) {
 		if b.health.isSilent() {
 			return false
 		}
 		e, err := set.wait(min(waitLimit, b.machine.Recheck))
 		switch {
 		case errors.Is(err, errNoEvent):
-			if time.Since(looked) < b.machine.Recheck || !b.health.ailing() {
+			if time.Since(looked) < b.machine.Recheck || !b.health.isAiling() {
 				continue
 			}
 			looked = time.Now()
@@ -90,16 +91,16 @@ func (b *Backend) listen(ctx context.Context, changed func()) bool {
 			}
 		case err != nil:
 			return false
-		case b.take(e):
+		case b.takeEvent(e):
 			changed()
 		}
 	}
 	return true
 }
 
-// idle takes the place of listen without health checks: GPUs that do not answer are looked at again all the
-// same.
-func (b *Backend) idle(ctx context.Context, changed func()) bool {
+// idleUntilSilent takes the place of listen without health checks: GPUs that do not answer are looked at
+// again all the same.
+func (b *Backend) idleUntilSilent(ctx context.Context, changed func()) bool {
 	ticker := time.NewTicker(min(waitLimit, b.machine.Recheck))
 	defer ticker.Stop()
 	for looked := time.Now(); !b.health.isSilent(); {
@@ -108,7 +109,7 @@ func (b *Backend) idle(ctx context.Context, changed func()) bool {
 			return true
 		case <-ticker.C:
 		}
-		if time.Since(looked) >= b.machine.Recheck && b.health.ailing() {
+		if time.Since(looked) >= b.machine.Recheck && b.health.isAiling() {
 			looked = time.Now()
 			changed()
 		}
@@ -116,14 +117,14 @@ func (b *Backend) idle(ctx context.Context, changed func()) bool {
 	return false
 }
 
-// drain handles the remaining events of a set before the set is freed.
-func (b *Backend) drain(set eventSet) {
+// drainEvents handles the remaining events of a set before the set is freed.
+func (b *Backend) drainEvents(set eventSet) {
 	for {
 		e, err := set.wait(0)
 		if err != nil {
 			return
 		}
-		b.take(e)
+		b.takeEvent(e)
 	}
 }
 
@@ -140,19 +141,19 @@ func sameCards(before, now []card) bool {
 	return true
 }
 
-// take records an event and reports whether a new discovery is necessary.
-func (b *Backend) take(e event) bool {
+// takeEvent records an event and reports whether a new discovery is necessary.
+func (b *Backend) takeEvent(e event) bool {
 	switch e.kind {
 	case migEvent:
 		return true
 	case recoveryEvent:
-		return b.health.told(e.uuid)
+		return b.health.noteRecovery(e.uuid)
 	case xidEvent:
 		if b.config.Xids.Ignores(e.xid) {
 			return false
 		}
-		for _, uuid := range b.struck(e) {
-			b.health.mark(uuid, fmt.Sprintf("Xid %d", e.xid))
+		for _, uuid := range b.struckDevices(e) {
+			b.health.markBroken(uuid, fmt.Sprintf("Xid %d", e.xid))
 		}
 		return true
 	default:
@@ -160,18 +161,18 @@ func (b *Backend) take(e event) bool {
 	}
 }
 
-// struck returns the devices of an Xid: a MIG device if the driver reports one, otherwise the whole GPU. An
-// Xid without a UUID belongs to an unresponsive GPU, which a discovery finds; if all GPUs are responsive,
-// struck returns all GPUs.
-func (b *Backend) struck(e event) []string {
+// struckDevices returns the devices of an Xid: a MIG device if the driver reports one, otherwise the whole
+// GPU. An Xid without a UUID belongs to an unresponsive GPU, which a discovery finds; if all GPUs are
+// responsive, struckDevices returns all GPUs.
+func (b *Backend) struckDevices(e event) []string {
 	if e.uuid == "" {
-		if now, err := b.lib.cards(); err != nil ||
+		if now, err := b.lib.readCards(); err != nil ||
 			slices.ContainsFunc(now, func(c card) bool { return c.err != nil }) {
 			return nil
 		}
 	}
 	var uuids []string
-	for _, c := range b.health.cards() {
+	for _, c := range b.health.lastCards() {
 		if c.err != nil || (e.uuid != "" && c.uuid != e.uuid) {
 			continue
 		}
@@ -214,23 +215,23 @@ func (b *Backend) keepSpecs(ctx context.Context, changed func()) {
 		case <-ctx.Done():
 			return
 		}
-		if !b.intact() {
+		if !b.areIntact() {
 			changed()
 		}
 	}
 }
 
-// intact reports whether the files of CDI specifications and the device nodes are unchanged, and the files
+// areIntact reports whether the files of CDI specifications and the device nodes are unchanged, and the files
 // were written at the last look.
-func (b *Backend) intact() bool {
+func (b *Backend) areIntact() bool {
 	b.mu.Lock()
 	files, behind, nodes := maps.Clone(b.files), b.behind, b.nodes
 	b.mu.Unlock()
-	if behind || nodes.changed() {
+	if behind || nodes.haveChanged() {
 		return false
 	}
 	for file, written := range files {
-		if !written.intact(file) {
+		if !written.isIntact(file) {
 			return false
 		}
 	}
@@ -255,8 +256,8 @@ type watched struct {
 	broken map[string]mark // by the UUID of a GPU or MIG device; made with the first mark
 }
 
-// remember keeps the answers of the GPUs at the last discovery, or that NVML did not answer.
-func (w *watched) remember(cards []card, err error) {
+// rememberCards keeps the answers of the GPUs at the last discovery, or that NVML did not answer.
+func (w *watched) rememberCards(cards []card, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.known, w.silent = cards, err != nil
@@ -269,23 +270,23 @@ func (w *watched) isSilent() bool {
 	return w.silent
 }
 
-// cards returns the last answers of the GPUs.
-func (w *watched) cards() []card {
+// lastCards returns the last answers of the GPUs.
+func (w *watched) lastCards() []card {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.known
 }
 
-// set marks a GPU or MIG device. The mutex must be held.
-func (w *watched) set(uuid string, m mark) {
+// setMark marks a GPU or MIG device. The mutex must be held.
+func (w *watched) setMark(uuid string, m mark) {
 	if w.broken == nil {
 		w.broken = map[string]mark{}
 	}
 	w.broken[uuid] = m
 }
 
-// unwatched marks the GPUs that cannot be watched, and removes such marks from all other GPUs.
-func (w *watched) unwatched(deaf map[string]error) {
+// markUnwatched marks the GPUs that cannot be watched, and removes such marks from all other GPUs.
+func (w *watched) markUnwatched(deaf map[string]error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for uuid, m := range w.broken {
@@ -295,20 +296,21 @@ func (w *watched) unwatched(deaf map[string]error) {
 	}
 	for uuid, reason := range deaf {
 		if _, known := w.broken[uuid]; !known {
-			w.set(uuid, mark{why: fmt.Sprintf("it cannot be watched: %v", reason), deaf: true})
+			w.setMark(uuid, mark{why: fmt.Sprintf("it cannot be watched: %v", reason), deaf: true})
 		}
 	}
 }
 
-// told records a change of a GPU's recovery action, and reports whether the GPU or a MIG device had a mark.
-func (w *watched) told(gpu string) (news bool) {
+// noteRecovery records a change of a GPU's recovery action, and reports whether the GPU or a MIG device had a
+// mark.
+func (w *watched) noteRecovery(gpu string) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.known {
 		if c.uuid != gpu {
 			continue
 		}
-		for _, uuid := range c.uuids() {
+		for _, uuid := range c.allUUIDs() {
 			if m, broken := w.broken[uuid]; broken {
 				m.told, news = true, true
 				w.broken[uuid] = m
@@ -318,8 +320,8 @@ func (w *watched) told(gpu string) (news bool) {
 	return news
 }
 
-// uuids returns the UUIDs of a GPU and its MIG devices.
-func (c *card) uuids() []string {
+// allUUIDs returns the UUIDs of a GPU and its MIG devices.
+func (c *card) allUUIDs() []string {
 	list := []string{c.uuid}
 	for _, s := range c.slices {
 		list = append(list, s.uuid)
@@ -332,31 +334,31 @@ func (c *card) readWhole() bool {
 	return c.err == nil && !slices.ContainsFunc(c.slices, func(s slice) bool { return s.err != nil })
 }
 
-// mark marks a GPU or MIG device as broken.
-func (w *watched) mark(uuid, why string) {
+// markBroken marks a GPU or MIG device as broken.
+func (w *watched) markBroken(uuid, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := mark{why: why}
 	for _, c := range w.known {
-		if slices.Contains(c.uuids(), uuid) {
+		if slices.Contains(c.allUUIDs(), uuid) {
 			m.gpu = c.uuid
 		}
 	}
-	w.set(uuid, m)
+	w.setMark(uuid, m)
 }
 
-// outlived removes the marks of MIG devices that no longer exist. The mutex must be held.
-func (w *watched) outlived(cards []card) {
+// dropOutlived removes the marks of MIG devices that no longer exist. The mutex must be held.
+func (w *watched) dropOutlived(cards []card) {
 	for i := range cards {
 		c := &cards[i]
 		maps.DeleteFunc(w.broken, func(uuid string, m mark) bool {
-			return m.gpu == c.uuid && c.readWhole() && !slices.Contains(c.uuids(), uuid)
+			return m.gpu == c.uuid && c.readWhole() && !slices.Contains(c.allUUIDs(), uuid)
 		})
 	}
 }
 
-// ailing reports whether something is broken or does not answer.
-func (w *watched) ailing() bool {
+// isAiling reports whether something is broken or does not answer.
+func (w *watched) isAiling() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.known {
@@ -367,21 +369,21 @@ func (w *watched) ailing() bool {
 	return len(w.broken) > 0
 }
 
-// forgive removes the marks of recovered GPUs and returns the remaining marks. With recovery enabled, a GPU
-// has recovered if the driver reports that no action is needed: at once if the driver reported a change since
-// the error, otherwise after a pause, and never before a discovery has shown the error to the kubelet. With
-// recovery disabled, or a driver that does not report actions, GPUs stay broken until the plugin restarts, as
-// with NVIDIA's own plugin.
-func (w *watched) forgive(cards []card, wanted bool, recheck time.Duration) map[string]mark {
+// forgiveRecovered removes the marks of recovered GPUs and returns the remaining marks. With recovery
+// enabled, a GPU has recovered if the driver reports that no action is needed: at once if the driver reported
+// a change since the error, otherwise after a pause, and never before a discovery has shown the error to the
+// kubelet. With recovery disabled, or a driver that does not report actions, GPUs stay broken until the
+// plugin restarts, as with NVIDIA's own plugin.
+func (w *watched) forgiveRecovered(cards []card, wanted bool, recheck time.Duration) map[string]mark {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.outlived(cards)
+	w.dropOutlived(cards)
 	for _, c := range cards {
 		if !wanted || c.err != nil || c.needs != recoveryNone {
 			continue
 		}
-		for _, uuid := range c.uuids() {
-			if m, broken := w.broken[uuid]; broken && m.over(recheck) {
+		for _, uuid := range c.allUUIDs() {
+			if m, broken := w.broken[uuid]; broken && m.isOver(recheck) {
 				delete(w.broken, uuid)
 			}
 		}
@@ -395,7 +397,7 @@ func (w *watched) forgive(cards []card, wanted bool, recheck time.Duration) map[
 	return maps.Clone(w.broken)
 }
 
-// over reports whether a mark has expired, for a GPU without a needed recovery action.
-func (m mark) over(recheck time.Duration) bool {
+// isOver reports whether a mark has expired, for a GPU without a needed recovery action.
+func (m mark) isOver(recheck time.Duration) bool {
 	return !m.deaf && !m.shown.IsZero() && (m.told || time.Since(m.shown) >= recheck)
 }

@@ -106,8 +106,8 @@ func TestNoRecovery(t *testing.T) {
 	backend, _ := n.discover(t)
 	backend.machine.Recheck = 0
 	bad := n.Machine.GPUs[3].UUID
-	backend.health.mark(bad, "Xid 48")
-	backend.health.told(bad)
+	backend.health.markBroken(bad, "Xid 48")
+	backend.health.noteRecovery(bad)
 	for range 3 {
 		if got := unhealthy(t, backend); !slices.Equal(got, []string{bad}) {
 			t.Fatalf("unhealthy %v, want %s", got, bad)
@@ -125,7 +125,7 @@ func TestErrorIsShownBeforeItIsForgiven(t *testing.T) {
 	backend, _ := n.discover(t, "--xid-recovery")
 	backend.machine.Recheck = 0
 	uuid := n.Machine.GPUs[3].UUID
-	backend.health.mark(uuid, "Xid 48")
+	backend.health.markBroken(uuid, "Xid 48")
 	if got := unhealthy(t, backend); !slices.Equal(got, []string{uuid}) {
 		t.Errorf("unhealthy at first %v, want %s", got, uuid)
 	}
@@ -157,7 +157,7 @@ func TestGPULostAndBack(t *testing.T) {
 	n.Machine.GPUs[5].State = nvml.GPUIsLost
 	n.Update(t)
 	n.Fail(t, nvml.GPUIsLost) // what waiting says once a GPU is lost
-	for len(backend.health.cards()) == 0 || backend.health.cards()[5].err == nil {
+	for len(backend.health.lastCards()) == 0 || backend.health.lastCards()[5].err == nil {
 		<-due
 		unhealthy(t, backend)
 	}
@@ -166,7 +166,7 @@ func TestGPULostAndBack(t *testing.T) {
 	discoverUntil(t, backend, due, n.Machine.GPUs[0].UUID)
 	n.Machine.GPUs[5].State = 0
 	n.Update(t)
-	for backend.health.cards()[5].err != nil {
+	for backend.health.lastCards()[5].err != nil {
 		<-due
 		unhealthy(t, backend)
 	}

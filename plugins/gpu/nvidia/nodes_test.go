@@ -36,13 +36,13 @@ func TestDeviceNodes(t *testing.T) {
 					unhealthy++
 				}
 			}
-			if unhealthy != c.unhealthy || !backend.intact() {
-				t.Errorf("%d unhealthy, want %d; intact %t", unhealthy, c.unhealthy, backend.intact())
+			if unhealthy != c.unhealthy || !backend.areIntact() {
+				t.Errorf("%d unhealthy, want %d; intact %t", unhealthy, c.unhealthy, backend.areIntact())
 			}
 			if err := os.WriteFile(node, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if backend.intact() == (c.unhealthy > 0) {
+			if backend.areIntact() == (c.unhealthy > 0) {
 				t.Error("the node that has come is no reason for a discovery, or nobody needs it")
 			}
 		})

@@ -43,13 +43,13 @@ func (m *management) writeSpecs(s specs) (extras []string, err error) {
 			return nil, err
 		}
 	}
-	for _, mode := range s.modes() {
+	for _, mode := range s.enabledModes() {
 		written, err := m.writeSpec(s, mode, mode, nil)
 		if err != nil {
 			return nil, err
 		}
 		if written {
-			extras = append(extras, qualified(mode, "all"))
+			extras = append(extras, qualifiedName(mode, "all"))
 		}
 	}
 	return extras, nil
@@ -79,7 +79,7 @@ func (m *management) writeSpec(
 	if err != nil {
 		return false, fmt.Errorf("describe %s for CDI: %w", class, err)
 	}
-	return s.save(content)
+	return s.saveSpec(content)
 }
 
 // writeChannels describes the IMEX channels.
@@ -96,12 +96,12 @@ func (s specs) writeChannels() error {
 	if err != nil {
 		return fmt.Errorf("describe IMEX channels for CDI: %w", err)
 	}
-	_, err = s.save(content)
+	_, err = s.saveSpec(content)
 	return err
 }
 
-// save puts the host's paths in the place of this container's and writes the file.
-func (s specs) save(content spec.Interface) (bool, error) {
+// saveSpec puts the host's paths in the place of this container's and writes the file.
+func (s specs) saveSpec(content spec.Interface) (bool, error) {
 	if err := s.onHost().Transform(content.Raw()); err != nil {
 		return false, fmt.Errorf("write CDI specification: %w", err)
 	}
@@ -111,7 +111,7 @@ func (s specs) save(content spec.Interface) (bool, error) {
 	}
 	file := path.Join(s.dir, name+".json")
 	now := written{asked: askedFor(content.Raw())}
-	if before := s.before[file]; before.asked == now.asked && before.intact(file) {
+	if before := s.before[file]; before.asked == now.asked && before.isIntact(file) {
 		s.files[file] = before
 		return true, nil
 	}

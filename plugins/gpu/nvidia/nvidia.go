@@ -89,7 +89,7 @@ func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, 
 	if gpu.Loading(machine.Sys, "nvidia") {
 		return nil, fmt.Errorf("%w: the kernel module nvidia is being loaded", errNoDriver)
 	}
-	if b.lib, err = open(config.ContainerDriverRoot); err != nil {
+	if b.lib, err = openLibrary(config.ContainerDriverRoot); err != nil {
 		return nil, err
 	}
 	return b, nil
@@ -99,47 +99,47 @@ func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, 
 // MIG strategy. Later calls report as unhealthy all GPUs while NVML does not respond, and GPUs that differ
 // from the last common kind.
 func (b *Backend) Discover() (gpu.Inventory, error) {
-	cards, err := b.lib.cards()
+	cards, err := b.lib.readCards()
 	if err != nil && !b.read {
 		return gpu.Inventory{}, fmt.Errorf("read NVML: %w", err)
 	}
 	if err != nil {
-		b.health.remember(nil, err)
+		b.health.rememberCards(nil, err)
 		return gpu.Inventory{
 			Partial: true,
 			Notes:   []string{fmt.Sprintf("NVML does not answer (%v): all GPUs are unhealthy until it does", err)},
 		}, nil
 	}
 	if b.config.MIGStrategy == settings.MIGSingle {
-		kind, mixture := alike(cards)
+		kind, mixture := commonKind(cards)
 		if mixture != nil && !b.read {
 			return gpu.Inventory{}, mixture
 		}
 		b.kind = cmp.Or(kind, b.kind)
 	}
-	broken := b.health.forgive(cards, b.config.XidRecovery, b.machine.Recheck)
+	broken := b.health.forgiveRecovered(cards, b.config.XidRecovery, b.machine.Recheck)
 	d := discovery{
 		config: &b.config, machine: b.machine, broken: broken, kind: b.kind,
 		nodes: newNodes(&b.config, b.machine.DevRoot),
 	}
-	inventory := d.inventory(cards)
-	if err := b.describe(cards, d.nodes); err != nil {
+	inventory := d.makeInventory(cards)
+	if err := b.describeDevices(cards, d.nodes); err != nil {
 		if !b.read {
 			return gpu.Inventory{}, err
 		}
 		inventory.Notes = append(inventory.Notes, err.Error())
 	}
 	b.read = true
-	b.health.remember(cards, nil)
+	b.health.rememberCards(cards, nil)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.nodes = d.nodes
 	return inventory, nil
 }
 
-// describe writes the CDI specifications, if any are in use, with new content each time: after a reload the
-// driver can have other files for the same GPUs.
-func (b *Backend) describe(cards []card, nodes nodes) error {
+// describeDevices writes the CDI specifications, if any are in use, with new content each time: after a
+// reload the driver can have other files for the same GPUs.
+func (b *Backend) describeDevices(cards []card, nodes nodes) error {
 	if some, _ := b.config.CDI(); !some {
 		return nil
 	}
@@ -176,12 +176,12 @@ func (b *Backend) describe(cards []card, nodes nodes) error {
 
 // Links returns the NVLinks of the last discovery.
 func (b *Backend) Links() ([]topology.Link, error) {
-	return links(b.health.cards()), nil
+	return findLinks(b.health.lastCards()), nil
 }
 
-// links returns the NVLinks by pair of GPUs. NVSwitches connect all their GPUs, so the links of a GPU to
+// findLinks returns the NVLinks by pair of GPUs. NVSwitches connect all their GPUs, so the links of a GPU to
 // NVSwitches count for every other GPU.
-func links(cards []card) []topology.Link {
+func findLinks(cards []card) []topology.Link {
 	var list []topology.Link
 	for i := range cards {
 		for j := i + 1; j < len(cards); j++ {
@@ -208,8 +208,8 @@ func links(cards []card) []topology.Link {
 // Replicas returns the policy for shared GPUs.
 func (b *Backend) Replicas() device.Replicas { return device.Replicas(b.config.SharedPolicy) }
 
-// share returns replicas of every device of a shared resource: <ID>::0, <ID>::1 and so on.
-func share(s settings.Sharing, resources map[string][]gpu.Device) map[string][]gpu.Device {
+// makeReplicas returns replicas of every device of a shared resource: <ID>::0, <ID>::1 and so on.
+func makeReplicas(s settings.Sharing, resources map[string][]gpu.Device) map[string][]gpu.Device {
 	shared := make(map[string][]gpu.Device, len(resources))
 	for resource, devices := range resources {
 		replicas := s.Replicas[resource]
@@ -231,8 +231,8 @@ func share(s settings.Sharing, resources map[string][]gpu.Device) map[string][]g
 	return shared
 }
 
-// original returns the device ID of a replica, or the ID itself.
-func original(id string) string {
+// originalID returns the device ID of a replica, or the ID itself.
+func originalID(id string) string {
 	id, _ = topology.CutReplica(id)
 	return id
 }
@@ -254,9 +254,9 @@ type Machine struct {
 // library is the used part of NVIDIA's driver: the state of all GPUs at once, and events. No method is called
 // while the kubelet waits for an answer.
 type library interface {
-	// cards lists the GPUs in NVML's order. An unresponsive GPU is in the list with its err; the returned error
-	// means that NVML as a whole does not respond.
-	cards() ([]card, error)
+	// readCards lists the GPUs in NVML's order. An unresponsive GPU is in the list with its err; the returned
+	// error means that NVML as a whole does not respond.
+	readCards() ([]card, error)
 	// events starts to listen to these GPUs, and returns the reasons for GPUs without events.
 	events([]card) (eventSet, map[string]error, error)
 	// writeSpecs writes the CDI specifications, except unchanged files, and returns the additional devices with

@@ -27,18 +27,18 @@ type management struct {
 	entered bool
 }
 
-// open enters NVML below a driver root.
-func open(root string) (library, error) {
+// openLibrary enters NVML below a driver root.
+func openLibrary(root string) (library, error) {
 	path := findLibrary(root)
 	api := nvml.New(nvml.WithLibraryPath(path))
 	m := &management{api: api, devices: device.New(api), path: path}
-	if err := m.enter(); err != nil {
+	if err := m.enterNVML(); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-func (m *management) enter() error {
+func (m *management) enterNVML() error {
 	switch ret := m.api.Init(); ret {
 	case nvml.SUCCESS:
 		m.entered = true
@@ -47,11 +47,11 @@ func (m *management) enter() error {
 		return fmt.Errorf("%w: %s cannot be opened: %s", errNoDriver, m.path, gpu.NVMLRemedy)
 	default:
 		return fmt.Errorf("%w: %s says %q: load NVIDIA's driver, or keep this plugin off the node",
-			errNoDriver, m.path, word(ret))
+			errNoDriver, m.path, returnWord(ret))
 	}
 }
 
-func (m *management) leave() {
+func (m *management) leaveNVML() {
 	if m.entered {
 		_ = m.api.Shutdown()
 	}
@@ -61,27 +61,27 @@ func (m *management) leave() {
 func (m *management) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.leave()
+	m.leaveNVML()
 }
 
 func (m *management) restart() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.leave()
-	return m.enter()
+	m.leaveNVML()
+	return m.enterNVML()
 }
 
-// word returns NVML's own word for a return code.
-func word(ret nvml.Return) string { return strings.ToLower(nvml.ErrorString(ret)) }
+// returnWord returns NVML's own word for a return code.
+func returnWord(ret nvml.Return) string { return strings.ToLower(nvml.ErrorString(ret)) }
 
-func failed(what string, ret nvml.Return) error {
+func failedCall(what string, ret nvml.Return) error {
 	if ret == nvml.SUCCESS {
 		return nil
 	}
-	return fmt.Errorf("%s: %s", what, word(ret))
+	return fmt.Errorf("%s: %s", what, returnWord(ret))
 }
 
-func (m *management) cards() ([]card, error) {
+func (m *management) readCards() ([]card, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.entered {
@@ -89,7 +89,7 @@ func (m *management) cards() ([]card, error) {
 	}
 	count, ret := m.api.DeviceGetCount()
 	if ret != nvml.SUCCESS {
-		return nil, failed("count GPUs", ret)
+		return nil, failedCall("count GPUs", ret)
 	}
 	cards := make([]card, 0, count)
 	for i := range count {
@@ -105,26 +105,26 @@ func (m *management) cards() ([]card, error) {
 func (m *management) readCard(c *card) error {
 	handle, ret := m.api.DeviceGetHandleByIndex(c.index)
 	if ret != nvml.SUCCESS {
-		return failed("find", ret)
+		return failedCall("find", ret)
 	}
 	c.uuid, ret = handle.GetUUID()
 	if ret != nvml.SUCCESS {
-		return failed("read UUID", ret)
+		return failedCall("read UUID", ret)
 	}
 	c.name, ret = handle.GetName()
 	if ret != nvml.SUCCESS {
-		return failed("read name", ret)
+		return failedCall("read name", ret)
 	}
 	c.minor, ret = handle.GetMinorNumber()
 	if ret != nvml.SUCCESS {
-		return failed("read minor number", ret)
+		return failedCall("read minor number", ret)
 	}
 	pci, ret := handle.GetPciInfo()
 	if ret != nvml.SUCCESS {
-		return failed("read PCI address", ret)
+		return failedCall("read PCI address", ret)
 	}
 	var err error
-	if c.address, err = parseBusID(text(pci.BusId[:])); err != nil {
+	if c.address, err = parseBusID(textOf(pci.BusId[:])); err != nil {
 		return err
 	}
 	if memory, ret := handle.GetMemoryInfo(); ret == nvml.SUCCESS {
@@ -142,8 +142,8 @@ func parseBusID(id string) (topology.Address, error) {
 	return topology.ParseAddress(strings.Repeat("0", max(0, 4-len(domain))) + domain + ":" + rest)
 }
 
-// text converts a C string.
-func text[T int8 | uint8](chars []T) string {
+// textOf converts a C string.
+func textOf[T int8 | uint8](chars []T) string {
 	var b strings.Builder
 	for _, c := range chars {
 		if c == 0 {
@@ -167,15 +167,15 @@ func readRecovery(handle nvml.Device) recovery {
 	}
 }
 
-// has reports whether the driver has a function. Calling a missing one ends the process.
-func (m *management) has(function string) bool {
+// hasFunction reports whether the driver has a function. Calling a missing one ends the process.
+func (m *management) hasFunction(function string) bool {
 	return m.api.Extensions().LookupSymbol(function) == nil
 }
 
 // readLinks counts the active NVLinks: by the GPU at the other end, and those to NVSwitches.
 func (m *management) readLinks(handle nvml.Device) (peers map[topology.Address]int, switched int) {
 	peers = map[topology.Address]int{}
-	if !m.has("nvmlDeviceGetNvLinkRemoteDeviceType") {
+	if !m.hasFunction("nvmlDeviceGetNvLinkRemoteDeviceType") {
 		return peers, 0
 	}
 	for l := range nvml.NVLINK_MAX_LINKS {
@@ -192,7 +192,7 @@ func (m *management) readLinks(handle nvml.Device) (peers map[topology.Address]i
 		if ret != nvml.SUCCESS {
 			continue
 		}
-		if peer, err := parseBusID(text(pci.BusId[:])); err == nil {
+		if peer, err := parseBusID(textOf(pci.BusId[:])); err == nil {
 			peers[peer]++
 		}
 	}
@@ -200,7 +200,7 @@ func (m *management) readLinks(handle nvml.Device) (peers map[topology.Address]i
 }
 
 func (m *management) readSlices(handle nvml.Device, c *card) error {
-	if !m.has("nvmlDeviceGetMigMode") {
+	if !m.hasFunction("nvmlDeviceGetMigMode") {
 		return nil // a driver older than MIG
 	}
 	mode, _, ret := handle.GetMigMode()
@@ -208,7 +208,7 @@ func (m *management) readSlices(handle nvml.Device, c *card) error {
 		return nil
 	}
 	if ret != nvml.SUCCESS {
-		return failed("read MIG mode", ret)
+		return failedCall("read MIG mode", ret)
 	}
 	c.mig = mode == nvml.DEVICE_MIG_ENABLE
 	if !c.mig {
@@ -216,7 +216,7 @@ func (m *management) readSlices(handle nvml.Device, c *card) error {
 	}
 	most, ret := handle.GetMaxMigDeviceCount()
 	if ret != nvml.SUCCESS {
-		return failed("count MIG devices", ret)
+		return failedCall("count MIG devices", ret)
 	}
 	for i := range most {
 		mig, ret := handle.GetMigDeviceHandleByIndex(i)
@@ -224,7 +224,7 @@ func (m *management) readSlices(handle nvml.Device, c *card) error {
 			continue
 		}
 		s := slice{index: i}
-		s.err = failed("find", ret)
+		s.err = failedCall("find", ret)
 		if s.err == nil {
 			s.err = m.readSlice(mig, &s)
 		}
@@ -237,20 +237,20 @@ func (m *management) readSlice(handle nvml.Device, s *slice) error {
 	var ret nvml.Return
 	s.uuid, ret = handle.GetUUID()
 	if ret != nvml.SUCCESS {
-		return failed("read UUID", ret)
+		return failedCall("read UUID", ret)
 	}
 	gi, ret := handle.GetGpuInstanceId()
 	if ret != nvml.SUCCESS {
-		return failed("read GPU instance", ret)
+		return failedCall("read GPU instance", ret)
 	}
 	ci, ret := handle.GetComputeInstanceId()
 	if ret != nvml.SUCCESS {
-		return failed("read compute instance", ret)
+		return failedCall("read compute instance", ret)
 	}
 	s.gi, s.ci = uint32(gi), uint32(ci)
 	attributes, ret := handle.GetAttributes()
 	if ret != nvml.SUCCESS {
-		return failed("read attributes", ret)
+		return failedCall("read attributes", ret)
 	}
 	mig, err := m.devices.NewMigDevice(handle)
 	if err != nil {
@@ -282,34 +282,34 @@ func (m *management) events(cards []card) (eventSet, map[string]error, error) {
 	}
 	set, ret := m.api.EventSetCreate()
 	if ret != nvml.SUCCESS {
-		return nil, nil, failed("make an event set", ret)
+		return nil, nil, failedCall("make an event set", ret)
 	}
 	deaf := map[string]error{}
 	for _, c := range cards {
 		if c.err != nil {
 			continue
 		}
-		if err := m.register(set, c.uuid); err != nil {
+		if err := m.registerEvents(set, c.uuid); err != nil {
 			deaf[c.uuid] = err
 		}
 	}
 	return &listener{set}, deaf, nil
 }
 
-func (m *management) register(set nvml.EventSet, uuid string) error {
+func (m *management) registerEvents(set nvml.EventSet, uuid string) error {
 	handle, ret := m.api.DeviceGetHandleByUUID(uuid)
 	if ret != nvml.SUCCESS {
-		return failed("find", ret)
+		return failedCall("find", ret)
 	}
 	supported, ret := handle.GetSupportedEventTypes()
 	if ret != nvml.SUCCESS {
-		return failed("read event types", ret)
+		return failedCall("read event types", ret)
 	}
 	ret = handle.RegisterEvents(wanted&supported, set)
 	if ret == nvml.ERROR_NOT_SUPPORTED {
 		return errTooOld
 	}
-	return failed("register for events", ret)
+	return failedCall("register for events", ret)
 }
 
 func (l *listener) wait(limit time.Duration) (event, error) {
@@ -319,7 +319,7 @@ func (l *listener) wait(limit time.Duration) (event, error) {
 	case nvml.ERROR_TIMEOUT:
 		return event{}, errNoEvent
 	default:
-		return event{}, failed("wait for events", ret)
+		return event{}, failedCall("wait for events", ret)
 	}
 	e := event{xid: data.EventData, gi: data.GpuInstanceId, ci: data.ComputeInstanceId}
 	switch data.EventType {

@@ -79,13 +79,13 @@ func Open(name string) (*Library, error) {
 
 var errBusy = errors.New("libamd_smi has not answered an earlier question yet")
 
-// ask calls question, one call at a time per library, and waits for its answer until ctx is done.
-func ask[T any](ctx context.Context, l *Library, question func() (T, error)) (answer T, err error) {
+// askLibrary calls question, one call at a time per library, and waits for its answer until ctx is done.
+func askLibrary[T any](ctx context.Context, l *Library, question func() (T, error)) (answer T, err error) {
 	if l.turn.Busy() {
 		return answer, errBusy
 	}
 	answer, err = system.AwaitResult(ctx, system.CallInTurn(ctx, l.turn, func() (answer T, err error) {
-		if err = l.start(); err == nil {
+		if err = l.initialiseOnce(); err == nil {
 			answer, err = question()
 		}
 		return answer, err
@@ -96,35 +96,35 @@ func ask[T any](ctx context.Context, l *Library, question func() (T, error)) (an
 	return answer, err
 }
 
-// start initialises the library with the first question.
-func (l *Library) start() error {
+// initialiseOnce initialises the library with the first question.
+func (l *Library) initialiseOnce() error {
 	if l.ready {
 		return nil
 	}
-	if err := check("amdsmi_init", l.initialise(initGPUs)); err != nil {
+	if err := checkStatus("amdsmi_init", l.initialise(initGPUs)); err != nil {
 		return err
 	}
 	l.ready = true
 	return nil
 }
 
-// check converts an amdsmi_status_t, 0 for success, to an error.
-func check(function string, status int32) error {
+// checkStatus converts an amdsmi_status_t, 0 for success, to an error.
+func checkStatus(function string, status int32) error {
 	if status != 0 {
 		return fmt.Errorf("%s: status %d", function, uint32(status))
 	}
 	return nil
 }
 
-// handles lists the processors of all sockets.
-func (l *Library) handles() ([]handle, error) {
-	sockets, err := list("amdsmi_get_socket_handles", l.sockets)
+// listProcessors lists the processors of all sockets.
+func (l *Library) listProcessors() ([]handle, error) {
+	sockets, err := listHandles("amdsmi_get_socket_handles", l.sockets)
 	if err != nil {
 		return nil, err
 	}
 	var all []handle
 	for _, socket := range sockets {
-		processors, err := list("amdsmi_get_processor_handles", func(count *uint32, handles *handle) int32 {
+		processors, err := listHandles("amdsmi_get_processor_handles", func(count *uint32, handles *handle) int32 {
 			return l.processors(socket, count, handles)
 		})
 		if err != nil {
@@ -135,14 +135,14 @@ func (l *Library) handles() ([]handle, error) {
 	return all, nil
 }
 
-// list calls a function that returns the number of handles if called with no room for handles.
-func list(function string, get func(count *uint32, handles *handle) int32) ([]handle, error) {
+// listHandles calls a function that returns the number of handles if called with no room for handles.
+func listHandles(function string, get func(count *uint32, handles *handle) int32) ([]handle, error) {
 	var count uint32
-	if err := check(function, get(&count, nil)); err != nil || count == 0 {
+	if err := checkStatus(function, get(&count, nil)); err != nil || count == 0 {
 		return nil, err
 	}
 	handles := make([]handle, count)
-	if err := check(function, get(&count, unsafe.SliceData(handles))); err != nil {
+	if err := checkStatus(function, get(&count, unsafe.SliceData(handles))); err != nil {
 		return nil, err
 	}
 	return handles[:min(int(count), len(handles))], nil
@@ -150,9 +150,9 @@ func list(function string, get func(count *uint32, handles *handle) int32) ([]ha
 
 // Facts returns the library's data on cards and on the links between them.
 func (l *Library) Facts(ctx context.Context) (amd.Facts, error) {
-	return ask(ctx, l, func() (amd.Facts, error) {
+	return askLibrary(ctx, l, func() (amd.Facts, error) {
 		facts := amd.Facts{VRAM: map[topology.Address]uint64{}, Weights: map[[2]topology.Address]uint64{}}
-		cards, err := l.cards()
+		cards, err := l.findCards()
 		if err != nil {
 			return facts, err
 		}
@@ -176,8 +176,8 @@ func (l *Library) Facts(ctx context.Context) (amd.Facts, error) {
 // Uncorrectable returns the number of uncorrectable memory errors of each card since its driver was loaded.
 // Cards without ECC are omitted.
 func (l *Library) Uncorrectable(ctx context.Context) (map[topology.Address]uint64, error) {
-	return ask(ctx, l, func() (map[topology.Address]uint64, error) {
-		cards, err := l.cards()
+	return askLibrary(ctx, l, func() (map[topology.Address]uint64, error) {
+		cards, err := l.findCards()
 		if err != nil {
 			return nil, err
 		}
@@ -192,9 +192,9 @@ func (l *Library) Uncorrectable(ctx context.Context) (map[topology.Address]uint6
 	})
 }
 
-// cards returns the handle of every card; for a partitioned card, that of the first partition.
-func (l *Library) cards() (map[topology.Address]handle, error) {
-	all, err := l.handles()
+// findCards returns the handle of every card; for a partitioned card, that of the first partition.
+func (l *Library) findCards() (map[topology.Address]handle, error) {
+	all, err := l.listProcessors()
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (l *Library) cards() (map[topology.Address]handle, error) {
 	lowest := map[topology.Address]uint64{}
 	for _, h := range all {
 		var id uint64
-		if err := check("amdsmi_get_gpu_bdf_id", l.bdfID(h, &id)); err != nil {
+		if err := checkStatus("amdsmi_get_gpu_bdf_id", l.bdfID(h, &id)); err != nil {
 			return nil, err
 		}
 		address := amd.CardAddress(id>>32, id&0xffff)
@@ -242,7 +242,7 @@ func (l *Library) Errors(lasting time.Duration) amd.Health {
 		counts, err := l.Uncorrectable(ctx)
 		now := time.Now()
 		if err == nil {
-			known = update(known, counts, now)
+			known = updateErrors(known, counts, now)
 		}
 		health, anyFault := map[string]bool{}, false
 		for address, e := range known {
@@ -257,8 +257,8 @@ func (l *Library) Errors(lasting time.Duration) amd.Health {
 	}
 }
 
-// update returns the errors of the cards after a query. The first count of a card is no increase.
-func update(
+// updateErrors returns the errors of the cards after a query. The first count of a card is no increase.
+func updateErrors(
 	known map[topology.Address]cardErrors, counts map[topology.Address]uint64, now time.Time,
 ) map[topology.Address]cardErrors {
 	updated := make(map[topology.Address]cardErrors, len(counts))

@@ -107,8 +107,8 @@ func (c *Config) CDI() (some, all bool) {
 	return some, all
 }
 
-// check returns an error that names an invalid setting by its source.
-func (c *Config) check() error {
+// checkValues returns an error that names an invalid setting by its source.
+func (c *Config) checkValues() error {
 	if c.HostDevRoot == "" {
 		c.HostDevRoot = c.DriverRoot
 	}
@@ -146,8 +146,8 @@ func (c *Config) oneOf(name, value string, known ...string) error {
 		known[last])
 }
 
-// warn collects the warnings for the log.
-func (c *Config) warn() {
+// addWarnings collects the warnings for the log.
+func (c *Config) addWarnings() {
 	if c.MOFED {
 		c.Warnings = append(c.Warnings, c.Source("mofed-enabled")+
 			" is true: every container with a GPU gets all /dev/infiniband/uverbs* of the node, "+
@@ -185,8 +185,8 @@ type file struct {
 	} `json:"sharing"`
 }
 
-// find returns the value of a setting's key; nil for none.
-func (f *file) find(key string) (any, error) {
+// findKey returns the value of a setting's key; nil for none.
+func (f *file) findKey(key string) (any, error) {
 	value := any(map[string]any{"flags": f.Flags, "imex": f.IMEX})
 	for name := range strings.SplitSeq(key, ".") {
 		object, isObject := value.(map[string]any)
@@ -221,8 +221,8 @@ func readFile(path string) (*file, error) {
 	return f, nil
 }
 
-// sharing returns the sharing of the file, with warnings of settings without effect.
-func (f *file) sharing(path string) (Sharing, []string, error) {
+// readSharing returns the sharing of the file, with warnings of settings without effect.
+func (f *file) readSharing(path string) (Sharing, []string, error) {
 	switch {
 	case f.Sharing.MPS != nil:
 		return Sharing{}, nil, fmt.Errorf("read the configuration %s: sharing.mps is not supported: "+
@@ -230,7 +230,7 @@ func (f *file) sharing(path string) (Sharing, []string, error) {
 	case f.Sharing.TimeSlicing == nil:
 		return Sharing{}, nil, nil
 	default:
-		return f.Sharing.TimeSlicing.sharing(path)
+		return f.Sharing.TimeSlicing.readSharing(path)
 	}
 }
 
@@ -248,7 +248,7 @@ type argument struct {
 
 // Register adds the flags to a set. Load can be called once the set was parsed.
 func Register(set *pflag.FlagSet) *Flags {
-	f := &Flags{settings: settings()}
+	f := &Flags{settings: allSettings()}
 	for i := range f.settings {
 		s := &f.settings[i]
 		g := &argument{setting: s}
@@ -256,7 +256,7 @@ func Register(set *pflag.FlagSet) *Flags {
 		usage := s.usage + " [" + strings.Join(strings.Fields(s.env), ", ") + "]"
 		for n, name := range strings.Fields(s.flags) {
 			flag := set.VarPF(g, name, "", usage)
-			if s.kind() == boolean {
+			if s.kindOf() == boolean {
 				flag.NoOptDefVal = "true"
 			}
 			flag.Hidden = n > 0
@@ -273,16 +273,16 @@ func (g *argument) String() string {
 	if g.values != nil {
 		return strings.Join(g.values, ",")
 	}
-	return strings.Join(g.presets(), ",")
+	return strings.Join(g.presetValues(), ",")
 }
 
 // Set adds a value from the command line; a list accumulates values.
 func (g *argument) Set(value string) error {
-	values, err := g.parse(value)
+	values, err := g.parseText(value)
 	if err != nil {
 		return err
 	}
-	if kind := g.kind(); kind == list || kind == integer {
+	if kind := g.kindOf(); kind == list || kind == integer {
 		values = append(slices.Clone(g.values), values...)
 	}
 	g.values = values
@@ -290,12 +290,12 @@ func (g *argument) Set(value string) error {
 }
 
 // Type returns the word for the kind of value in the help.
-func (g *argument) Type() string { return string(g.kind()) }
+func (g *argument) Type() string { return string(g.kindOf()) }
 
 // File returns the configuration file of the command line, or "".
 func (f *Flags) File() string {
 	for _, g := range f.given {
-		if g.name() == "config-file" && len(g.values) > 0 {
+		if g.flagName() == "config-file" && len(g.values) > 0 {
 			return g.values[0]
 		}
 	}
@@ -316,10 +316,10 @@ func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
 			return Config{}, err
 		}
 	}
-	if err := c.check(); err != nil {
+	if err := c.checkValues(); err != nil {
 		return Config{}, err
 	}
-	c.warn()
+	c.addWarnings()
 	return c, nil
 }
 
@@ -327,7 +327,7 @@ func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
 func (f *Flags) fromOutside(c *Config, i int, env func(string) (string, bool)) error {
 	s := &f.settings[i]
 	if values := f.given[i].values; values != nil {
-		c.take(s, values, "--"+s.name())
+		c.takeValues(s, values, "--"+s.flagName())
 		return nil
 	}
 	for variable := range strings.FieldsSeq(s.env) {
@@ -335,14 +335,14 @@ func (f *Flags) fromOutside(c *Config, i int, env func(string) (string, bool)) e
 		if !set {
 			continue
 		}
-		values, err := s.parse(value)
+		values, err := s.parseText(value)
 		if err != nil {
 			return fmt.Errorf("%s: %w", variable, err)
 		}
-		c.take(s, values, variable)
+		c.takeValues(s, values, variable)
 		return nil
 	}
-	c.take(s, s.presets(), "")
+	c.takeValues(s, s.presetValues(), "")
 	return nil
 }
 
@@ -355,13 +355,13 @@ func (f *Flags) fromFile(c *Config) error {
 	}
 	for i := range f.settings {
 		s := &f.settings[i]
-		if s.key == "" || c.said[s.name()].source != "" {
+		if s.key == "" || c.said[s.flagName()].source != "" {
 			continue
 		}
-		value, err := content.find(s.key)
+		value, err := content.findKey(s.key)
 		if err == nil && value != nil {
-			err = s.decode(c, value)
-			c.said[s.name()] = origin{strings.Trim(fmt.Sprint(value), "[]"), s.key + " of " + c.File}
+			err = s.decodeValue(c, value)
+			c.said[s.flagName()] = origin{strings.Trim(fmt.Sprint(value), "[]"), s.key + " of " + c.File}
 		}
 		if err != nil {
 			return fmt.Errorf("read the configuration %s: %s: %w", c.File, s.key, err)
@@ -372,14 +372,14 @@ func (f *Flags) fromFile(c *Config) error {
 			c.File+": resources is not supported and is ignored, as by NVIDIA's own plugin")
 	}
 	var warnings []string
-	c.Sharing, warnings, err = content.sharing(c.File)
+	c.Sharing, warnings, err = content.readSharing(c.File)
 	slices.Sort(warnings)
 	c.Warnings = append(c.Warnings, slices.Compact(warnings)...)
 	return err
 }
 
-// take sets a setting and its source.
-func (c *Config) take(s *setting, values []string, source string) {
-	c.said[s.name()] = origin{strings.Join(values, ","), source}
-	s.apply(c, values)
+// takeValues sets a setting and its source.
+func (c *Config) takeValues(s *setting, values []string, source string) {
+	c.said[s.flagName()] = origin{strings.Join(values, ","), source}
+	s.applyValues(c, values)
 }

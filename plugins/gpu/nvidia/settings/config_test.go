@@ -147,7 +147,7 @@ func TestEverySetting(t *testing.T) {
 			}
 		})
 	}
-	if got := len(settings()); got != 23 { // and config-file, which every test above uses
+	if got := len(allSettings()); got != 23 { // and config-file, which every test above uses
 		t.Errorf("there are %d settings", got)
 	}
 }

@@ -21,8 +21,8 @@ type setting struct {
 	usage  string
 }
 
-// name returns the documented name of the flag.
-func (s *setting) name() string { return strings.Fields(s.flags)[0] }
+// flagName returns the documented name of the flag.
+func (s *setting) flagName() string { return strings.Fields(s.flags)[0] }
 
 // kind is the type of a setting's values, as the help has it.
 type kind string
@@ -34,7 +34,7 @@ const (
 	integer kind = "integers"
 )
 
-func (s *setting) kind() kind {
+func (s *setting) kindOf() kind {
 	switch s.to(new(Config)).(type) {
 	case *bool:
 		return boolean
@@ -47,21 +47,21 @@ func (s *setting) kind() kind {
 	}
 }
 
-// presets returns the values of the preset.
-func (s *setting) presets() []string {
-	if kind := s.kind(); s.preset == "" && (kind == list || kind == integer) {
+// presetValues returns the values of the preset.
+func (s *setting) presetValues() []string {
+	if kind := s.kindOf(); s.preset == "" && (kind == list || kind == integer) {
 		return []string{}
 	}
 	return []string{s.preset}
 }
 
-// parse returns the values of a flag or variable.
-func (s *setting) parse(text string) ([]string, error) {
+// parseText returns the values of a flag or variable.
+func (s *setting) parseText(text string) ([]string, error) {
 	values := strings.Split(text, ",")
 	for i := range values {
 		values[i] = strings.TrimSpace(values[i])
 	}
-	switch s.kind() {
+	switch s.kindOf() {
 	case boolean:
 		text = cmp.Or(text, "false") // of an empty variable
 		if _, err := strconv.ParseBool(text); err != nil {
@@ -73,14 +73,14 @@ func (s *setting) parse(text string) ([]string, error) {
 		if text == "" {
 			return []string{}, nil
 		}
-		_, err := numbers(values)
+		_, err := parseNumbers(values)
 		return values, err
 	}
 	return []string{text}, nil
 }
 
-// decode stores a value of the file; a list may be a single string.
-func (s *setting) decode(c *Config, value any) error {
+// decodeValue stores a value of the file; a list may be a single string.
+func (s *setting) decodeValue(c *Config, value any) error {
 	if to, isList := s.to(c).(*[]string); isList {
 		text, isText := value.(string)
 		if isText {
@@ -92,27 +92,27 @@ func (s *setting) decode(c *Config, value any) error {
 	if err == nil {
 		err = json.Unmarshal(content, s.to(c))
 	}
-	if err != nil && s.kind() == list {
+	if err != nil && s.kindOf() == list {
 		return fmt.Errorf("%s is neither a string nor a list of strings", content)
 	}
 	return err
 }
 
-// apply stores values, which have been parsed.
-func (s *setting) apply(c *Config, values []string) {
+// applyValues stores values, which have been parsed.
+func (s *setting) applyValues(c *Config, values []string) {
 	switch to := s.to(c).(type) {
 	case *bool:
 		*to, _ = strconv.ParseBool(values[0])
 	case *[]string:
 		*to = values
 	case *[]int:
-		*to, _ = numbers(values)
+		*to, _ = parseNumbers(values)
 	case *string:
 		*to = values[0]
 	}
 }
 
-func numbers(values []string) ([]int, error) {
+func parseNumbers(values []string) ([]int, error) {
 	var list []int
 	for _, v := range values {
 		n, err := strconv.Atoi(v)
@@ -124,9 +124,9 @@ func numbers(values []string) ([]int, error) {
 	return list, nil
 }
 
-// settings returns the flags, variables and keys of NVIDIA's own plugin (cmd/nvidia-device-plugin/main.go and
-// api/config/v1/flags.go in NVIDIA/k8s-device-plugin), and Tandem's additions.
-func settings() []setting {
+// allSettings returns the flags, variables and keys of NVIDIA's own plugin (cmd/nvidia-device-plugin/main.go
+// and api/config/v1/flags.go in NVIDIA/k8s-device-plugin), and Tandem's additions.
+func allSettings() []setting {
 	return []setting{
 		{"mig-strategy", "MIG_STRATEGY", "flags.migStrategy", MIGNone,
 			func(c *Config) any { return &c.MIGStrategy },
@@ -223,8 +223,8 @@ type replicated struct {
 	} `json:"resources"`
 }
 
-// sharing converts the section of the file at a path, with warnings of settings without effect.
-func (r *replicated) sharing(path string) (Sharing, []string, error) {
+// readSharing converts the section of the file at a path, with warnings of settings without effect.
+func (r *replicated) readSharing(path string) (Sharing, []string, error) {
 	bad := func(format string, args ...any) (Sharing, []string, error) {
 		return Sharing{}, nil, fmt.Errorf("read the configuration %s: %s", path, fmt.Sprintf(format, args...))
 	}
@@ -339,12 +339,12 @@ var applicationXids = map[uint64]bool{
 // DP_ENABLE_HEALTHCHECKS, Xids never to ignore. Both are lists of numbers, or "all" or "xids" for every Xid.
 func readXids(env func(string) (string, bool)) ignoredXids {
 	var x ignoredXids
-	x.ignored, x.all = x.parse(env, "DP_DISABLE_HEALTHCHECKS")
-	x.enabled, x.none = x.parse(env, "DP_ENABLE_HEALTHCHECKS")
+	x.ignored, x.all = x.parseVariable(env, "DP_DISABLE_HEALTHCHECKS")
+	x.enabled, x.none = x.parseVariable(env, "DP_ENABLE_HEALTHCHECKS")
 	return x
 }
 
-func (x *ignoredXids) parse(
+func (x *ignoredXids) parseVariable(
 	env func(string) (string, bool), variable string,
 ) (numbers map[uint64]bool, all bool) {
 	value, _ := env(variable)
