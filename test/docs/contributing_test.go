@@ -13,41 +13,61 @@ import (
 	"testing"
 )
 
-// Every folder with Go code has its place in the tree that CONTRIBUTING draws.
+// TestEveryRoomIsInTheTree: the tree of CONTRIBUTING has each folder with Go code, and no other.
 func TestEveryRoomIsInTheTree(t *testing.T) {
-	text := contributing(t)
-	_, tree, found := strings.Cut(text, "```text\n")
+	_, tree, found := strings.Cut(contributing(t), "```text\n")
 	tree, _, ended := strings.Cut(tree, "```")
 	if !found || !ended {
 		t.Fatal("CONTRIBUTING.md draws no tree")
 	}
-	words := strings.FieldsFunc(tree, func(r rune) bool { return strings.ContainsRune(" ,;:\n", r) })
-	root, seen := os.DirFS(filepath.Join("..", "..")), map[string]bool{}
-	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+	var names []string
+	for line := range strings.Lines(tree) {
+		column, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		names = append(names, strings.Split(column, ", ")...)
+	}
+	used := map[string]bool{}
+	for folder, hasCode := range folders(t) {
+		last := path.Base(folder)
+		isNamed := func(name string) bool {
+			return name == folder || name == last ||
+				strings.HasSuffix(folder, "/"+name) && strings.HasSuffix(name, last)
+		}
+		if hasCode && !slices.ContainsFunc(names, isNamed) {
+			t.Errorf("%s is not in the tree", folder)
+		}
+		for _, name := range names {
+			used[name] = used[name] || isNamed(name)
+		}
+	}
+	for _, name := range names {
+		if !used[name] {
+			t.Errorf("the tree has %s, which is no folder", name)
+		}
+	}
+}
+
+// folders returns all folders of the repository, and whether they have Go code.
+func folders(t *testing.T) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case entry.IsDir() &&
 			(name == "bin" || entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".") && name != "."):
 			return fs.SkipDir
-		case entry.IsDir() || path.Ext(name) != ".go":
-			return nil
-		}
-		room := path.Dir(name)
-		if seen[room] {
-			return nil
-		}
-		seen[room] = true
-		if last := path.Base(room); !slices.ContainsFunc(words, func(word string) bool {
-			return word == room || word == last || strings.HasSuffix(room, "/"+word) && strings.HasSuffix(word, last)
-		}) {
-			t.Errorf("%s is not in the tree", room)
+		case entry.IsDir():
+			all[name] = false
+		case path.Ext(name) == ".go":
+			all[path.Dir(name)] = true
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return all
 }
 
 // TestWalks: every walk through the code has at most ten steps, and each step names a function that is there.
