@@ -24,7 +24,7 @@ func TestHurriedCallerPausesNoSource(t *testing.T) {
 				return nil, ctx.Err()
 			}
 		}
-		s.add(PodsAPI, slog.New(slog.DiscardHandler), slow, func() error { return nil })
+		s.addSource(PodsAPI, slog.New(slog.DiscardHandler), slow, func() error { return nil })
 		ask := func(patience time.Duration) bool {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()

@@ -42,8 +42,8 @@ const (
 	maxKnown = 1 << 12 // pods of lists that could not be read to the end
 )
 
-// read returns the living pods that request devices.
-func (r *reducer) read(ctx context.Context, list lister) ([]Pod, error) {
+// readList returns the living pods that request devices.
+func (r *reducer) readList(ctx context.Context, list lister) ([]Pod, error) {
 	seen, a := map[uint64]reduction{}, answer{now: time.Now()}
 	err := list(ctx, func(e kubelet.EncodedPod) error {
 		sum := e.Sum()
@@ -52,10 +52,10 @@ func (r *reducer) read(ctx context.Context, list lister) ([]Pod, error) {
 			if err := e.Decode(&r.scratch, annotationKeys...); err != nil {
 				return err
 			}
-			kept = reduce(&r.scratch, r.config.Policy)
+			kept = reducePod(&r.scratch, r.config.Policy)
 		}
 		seen[sum] = kept
-		return a.add(kept)
+		return a.addPod(kept)
 	})
 	switch {
 	case err == nil, len(r.known) > maxKnown:
@@ -65,20 +65,20 @@ func (r *reducer) read(ctx context.Context, list lister) ([]Pod, error) {
 	default:
 		maps.Copy(r.known, seen)
 	}
-	return a.tell(r.config, err)
+	return a.tellPods(r.config, err)
 }
 
-// reduced returns a source's function for pods that are read in another way.
-func reduced(read Reader, config Config) func(context.Context) ([]Pod, error) {
+// reduceRead returns a source's function for pods that are read in another way.
+func reduceRead(read Reader, config Config) func(context.Context) ([]Pod, error) {
 	return func(ctx context.Context) ([]Pod, error) {
 		pods, err := read(ctx)
 		a := answer{now: time.Now()}
 		for i := range pods {
 			if err == nil {
-				err = a.add(reduce(&pods[i], config.Policy))
+				err = a.addPod(reducePod(&pods[i], config.Policy))
 			}
 		}
-		return a.tell(config, err)
+		return a.tellPods(config, err)
 	}
 }
 
@@ -90,7 +90,7 @@ type answer struct {
 	size     int
 }
 
-func (a *answer) add(kept reduction) error {
+func (a *answer) addPod(kept reduction) error {
 	a.size += kept.size
 	if a.size > maxKept {
 		return fmt.Errorf("%w: its containers have more than %d requests", kubelet.ErrTooLarge, maxKept)
@@ -104,8 +104,8 @@ func (a *answer) add(kept reduction) error {
 	return nil
 }
 
-// tell returns the pods, and reports the rejected ones.
-func (a *answer) tell(config Config, err error) ([]Pod, error) {
+// tellPods returns the pods, and reports the rejected ones.
+func (a *answer) tellPods(config Config, err error) ([]Pod, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,8 @@ func (a *answer) tell(config Config, err error) ([]Pod, error) {
 	return a.pods, nil
 }
 
-// reduce returns what is kept of a pod.
-func reduce(p *corev1.Pod, policy Policy) (kept reduction) {
+// reducePod returns what is kept of a pod.
+func reducePod(p *corev1.Pod, policy Policy) (kept reduction) {
 	kept.rejected, kept.since = rejectedPod(p)
 	if kubelet.HasEnded(p) {
 		return kept

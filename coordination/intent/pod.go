@@ -134,7 +134,7 @@ func rejectedPod(p *corev1.Pod) (*Rejected, time.Time) {
 	}
 	wanted := map[string]bool{}
 	for c := range Containers(p) {
-		for name := range requests(p, c) {
+		for name := range deviceRequests(p, c) {
 			wanted[name] = true
 		}
 	}
@@ -187,11 +187,11 @@ func Containers(p *corev1.Pod) iter.Seq2[*corev1.Container, Role] {
 // ContainersOf returns the containers of a pod with their requests, in the kubelet's order of allocation.
 func ContainersOf(p *corev1.Pod) []Container {
 	var containers []Container
-	isGuaranteed := guaranteed(p)
+	isGuaranteed := isGuaranteed(p)
 	for c, role := range Containers(p) {
-		container := Container{Name: c.Name, Role: role, Requests: requests(p, c)}
+		container := Container{Name: c.Name, Role: role, Requests: deviceRequests(p, c)}
 		if isGuaranteed {
-			container.CPUs = exclusive(c)
+			container.CPUs = exclusiveCPUs(c)
 		}
 		containers = append(containers, container)
 	}
@@ -211,8 +211,8 @@ func Limits(p *corev1.Pod, c *corev1.Container) iter.Seq2[string, resource.Quant
 	}
 }
 
-// requests returns the limits of a container that device plugins fulfil.
-func requests(p *corev1.Pod, c *corev1.Container) map[string]int {
+// deviceRequests returns the limits of a container that device plugins fulfil.
+func deviceRequests(p *corev1.Pod, c *corev1.Container) map[string]int {
 	var wanted map[string]int
 	for name, quantity := range Limits(p, c) {
 		if strings.Contains(name, "/") {
@@ -227,9 +227,9 @@ func requests(p *corev1.Pod, c *corev1.Container) map[string]int {
 	return wanted
 }
 
-// exclusive returns the number of exclusive CPUs of a container in a pod of class Guaranteed under the
+// exclusiveCPUs returns the number of exclusive CPUs of a container in a pod of class Guaranteed under the
 // kubelet's static CPU policy: whole CPUs (guaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go).
-func exclusive(c *corev1.Container) int {
+func exclusiveCPUs(c *corev1.Container) int {
 	cpus := c.Resources.Requests.Cpu()
 	if cpus.MilliValue()%1000 != 0 || cpus.Value() > maxRequest {
 		return 0
@@ -237,10 +237,10 @@ func exclusive(c *corev1.Container) int {
 	return int(cpus.Value())
 }
 
-// guaranteed reports whether the class of a pod is Guaranteed: every container requests all the CPU and
+// isGuaranteed reports whether the class of a pod is Guaranteed: every container requests all the CPU and
 // memory of the limits (ComputePodQOS in pkg/apis/core/v1/helper/qos). A pod with resources as a whole is
 // never Guaranteed here.
-func guaranteed(p *corev1.Pod) bool {
+func isGuaranteed(p *corev1.Pod) bool {
 	for c := range Containers(p) {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			limit, request := c.Resources.Limits[name], c.Resources.Requests[name]

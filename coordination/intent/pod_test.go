@@ -47,7 +47,7 @@ func recorded(t testing.TB) []corev1.Pod {
 // newPods returns what is kept of living pods.
 func newPods(list []corev1.Pod, policy Policy) (pods []Pod) {
 	for i := range list {
-		if kept := reduce(&list[i], policy); kept.pod != nil {
+		if kept := reducePod(&list[i], policy); kept.pod != nil {
 			pods = append(pods, *kept.pod)
 		}
 	}

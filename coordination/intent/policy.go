@@ -133,15 +133,15 @@ var choosers = []struct {
 	key  string
 	read func(string) ([]string, error)
 }{
-	{DevicesKey, list},
+	{DevicesKey, parseNames},
 	// HAMi: UUIDs of the GPUs (pkg/device/devices.go, EncodePodSingleDevice).
-	{"hami.io/vgpu-devices-allocated", hami},
-	{"hami.io/amd-devices-allocated", hami},
+	{"hami.io/vgpu-devices-allocated", parseHAMi},
+	{"hami.io/amd-devices-allocated", parseHAMi},
 	// Volcano's deviceshare plugin writes HAMi's format (pkg/scheduler/api/devices/nvidia/vgpu/utils.go).
-	{"volcano.sh/vgpu-ids-new", hami},
+	{"volcano.sh/vgpu-ids-new", parseHAMi},
 	// Koordinator: PCI addresses of VFs (apis/extension/device_share.go, DeviceAllocations). Koordinator's
 	// numbers of GPUs ("minor") have no meaning here: Tandem chooses GPUs next to the VFs.
-	{"scheduling.koordinator.sh/device-allocated", koordinator},
+	{"scheduling.koordinator.sh/device-allocated", parseKoordinator},
 }
 
 // annotationKeys are the keys of all annotations that are read.
@@ -172,14 +172,14 @@ type preferences struct {
 // has no effect but a remark.
 func readAnnotations(namespace string, annotations map[string]string, policy Policy) (p preferences) {
 	if text, ok := annotations[AlignmentKey]; ok {
-		p.align(namespace, text, policy)
+		p.setAlignment(namespace, text, policy)
 	}
 	for _, chooser := range choosers {
 		text, ok := annotations[chooser.key]
 		if !ok {
 			continue
 		}
-		chosen, err := choose(text, chooser.read, policy.Choose.Has(namespace))
+		chosen, err := chosenDevices(text, chooser.read, policy.Choose.Has(namespace))
 		if err != nil {
 			p.remarks = append(p.remarks, fmt.Sprintf("annotation %s: %v", chooser.key, err))
 			continue
@@ -211,8 +211,8 @@ func AnnotatedAlignment(text string) (Alignment, error) {
 	return wanted, nil
 }
 
-// align sets the alignment of an annotation if the value differs from the policy's.
-func (p *preferences) align(namespace, text string, policy Policy) {
+// setAlignment sets the alignment of an annotation if the value differs from the policy's.
+func (p *preferences) setAlignment(namespace, text string, policy Policy) {
 	wanted, err := AnnotatedAlignment(text)
 	if err != nil {
 		p.remarks = append(p.remarks, err.Error())
@@ -228,8 +228,8 @@ func (p *preferences) align(namespace, text string, policy Policy) {
 	}
 }
 
-// choose returns the devices of an annotation.
-func choose(text string, read func(string) ([]string, error), allowed bool) ([]string, error) {
+// chosenDevices returns the devices of an annotation.
+func chosenDevices(text string, read func(string) ([]string, error), allowed bool) ([]string, error) {
 	if !allowed {
 		return nil, errors.New("this node does not let the namespace choose devices")
 	}
@@ -258,14 +258,14 @@ func choose(text string, read func(string) ([]string, error), allowed bool) ([]s
 // and messages about decisions, which name devices, are text.
 func isForeign(r rune) bool { return r <= ' ' || r > '~' }
 
-// list parses names that commas or white space separate.
-func list(text string) ([]string, error) {
+// parseNames parses names that commas or white space separate.
+func parseNames(text string) ([]string, error) {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }),
 		nil
 }
 
-// hami parses "uuid,type,memory,cores:" for each device, with ";" after each container.
-func hami(text string) ([]string, error) {
+// parseHAMi parses "uuid,type,memory,cores:" for each device, with ";" after each container.
+func parseHAMi(text string) ([]string, error) {
 	var ids []string
 	for device := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ':' || r == ';' }) {
 		fields := strings.Split(device, ",")
@@ -277,9 +277,9 @@ func hami(text string) ([]string, error) {
 	return ids, nil
 }
 
-// koordinator parses the addresses of VFs in
+// parseKoordinator parses the addresses of VFs in
 // {"rdma":[{"minor":0,"extension":{"vfs":[{"busID":"0000:01:00.2"}]}}]}.
-func koordinator(text string) ([]string, error) {
+func parseKoordinator(text string) ([]string, error) {
 	var allocations struct {
 		RDMA []struct {
 			Extension struct {
@@ -306,7 +306,7 @@ func koordinator(text string) ([]string, error) {
 func (p Policy) AlignmentOf(namespace string, annotations map[string]string) (Alignment, string) {
 	var annotated preferences
 	if text, ok := annotations[AlignmentKey]; ok {
-		annotated.align(namespace, text, p)
+		annotated.setAlignment(namespace, text, p)
 	}
 	return cmp.Or(annotated.alignment, p.Alignment, Preferred), strings.Join(annotated.remarks, "; ")
 }
@@ -338,9 +338,9 @@ type enforcement struct {
 	changed system.Signal
 }
 
-// update returns the Enforcement by the last answers of sources, and a channel that is closed after the next
-// change.
-func (e *enforcement) update(sources []*source) (Enforcement, <-chan struct{}) {
+// updateEnforcement returns the Enforcement by the last answers of sources, and a channel that is closed
+// after the next change.
+func (e *enforcement) updateEnforcement(sources []*source) (Enforcement, <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if now := enforcementOf(sources); now != e.latest {
@@ -359,7 +359,7 @@ func enforcementOf(sources []*source) Enforcement {
 	var failures []string
 	tooLarge := false
 	for _, source := range sources {
-		answered, failure := source.last()
+		answered, failure := source.lastResult()
 		switch {
 		case answered && failure == nil:
 			return Enforcement{Source: source.name}

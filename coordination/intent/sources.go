@@ -68,16 +68,16 @@ var errNoSource = errors.New("read the node's pods: no source of requests answer
 func Open(config Config) (*Sources, error) {
 	s := &Sources{enforced: config.Enforced}
 	for _, name := range config.Choice {
-		if err := s.open(name, config); err != nil {
+		if err := s.openSource(name, config); err != nil {
 			return nil, errors.Join(fmt.Errorf("read pod requests from %s: %w", name, err), s.Close())
 		}
 	}
 	return s, nil
 }
 
-func (s *Sources) open(name Source, config Config) error {
+func (s *Sources) openSource(name Source, config Config) error {
 	if read := config.Readers[name]; read != nil {
-		s.add(name, config.Log, reduced(read, config), func() error { return nil })
+		s.addSource(name, config.Log, reduceRead(read, config), func() error { return nil })
 		return nil
 	}
 	switch name {
@@ -86,13 +86,13 @@ func (s *Sources) open(name Source, config Config) error {
 		if err != nil {
 			return err
 		}
-		s.add(name, config.Log, listed(api.Pods, config), api.Close)
+		s.addSource(name, config.Log, listFrom(api.Pods, config), api.Close)
 	case Kubelet:
 		if config.Kubelet.Address == "" {
 			return errors.New("the node's address is not known; set --kubelet-address, or NODE_IP from status.hostIP")
 		}
 		https := kubelet.NewHTTPS(config.Kubelet)
-		s.add(name, config.Log, listed(https.Pods, config), https.Close)
+		s.addSource(name, config.Log, listFrom(https.Pods, config), https.Close)
 	case former:
 		config.Log.Warn("--intent: " + string(former) + " is no source of pod requests any more; name " +
 			string(Kubelet) + " instead, with the right to get nodes/pods")
@@ -100,7 +100,7 @@ func (s *Sources) open(name Source, config Config) error {
 	return nil
 }
 
-func (s *Sources) add(
+func (s *Sources) addSource(
 	name Source, log *slog.Logger, pods func(context.Context) ([]Pod, error), closer func() error,
 ) {
 	open, end := context.WithCancel(context.Background())
@@ -110,10 +110,10 @@ func (s *Sources) add(
 	s.closers = append(s.closers, func() error { end(); return closer() })
 }
 
-// listed returns a source's function for the kubelet's list of pods.
-func listed(list lister, config Config) func(context.Context) ([]Pod, error) {
+// listFrom returns a source's function for the kubelet's list of pods.
+func listFrom(list lister, config Config) func(context.Context) ([]Pod, error) {
 	r := &reducer{config: config}
-	return func(ctx context.Context) ([]Pod, error) { return r.read(ctx, list) }
+	return func(ctx context.Context) ([]Pod, error) { return r.readList(ctx, list) }
 }
 
 // Run maintains the Enforcement between questions until ctx is done. Run asks immediately, so that the first
@@ -122,7 +122,7 @@ func listed(list lister, config Config) func(context.Context) ([]Pod, error) {
 func (s *Sources) Run(ctx context.Context) {
 	var told Enforcement
 	for ctx.Err() == nil {
-		unanswered := s.look(ctx)
+		unanswered := s.askBest(ctx)
 		now, changed := s.Enforcement()
 		if s.enforced != nil && now != told && ctx.Err() == nil {
 			s.enforced(now)
@@ -136,8 +136,8 @@ func (s *Sources) Run(ctx context.Context) {
 	}
 }
 
-// look asks the best available source.
-func (s *Sources) look(ctx context.Context) error {
+// askBest asks the best available source.
+func (s *Sources) askBest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	_, err := s.Pods(ctx)
@@ -159,7 +159,7 @@ func (s *Sources) untilLook(unanswered error) time.Duration {
 // Enforcement returns the state by the last answers of the sources, and a channel that is closed after the
 // next change. While Run runs, the last answers are at most a minute old.
 func (s *Sources) Enforcement() (Enforcement, <-chan struct{}) {
-	return s.enforcement.update(s.sources)
+	return s.enforcement.updateEnforcement(s.sources)
 }
 
 // Close closes the connections.
@@ -178,14 +178,14 @@ func (s *Sources) Close() error {
 func (s *Sources) Pods(ctx context.Context) (Answer, error) {
 	failed := []error{errNoSource}
 	for i, source := range s.sources {
-		if !source.ready() {
+		if !source.isReady() {
 			continue
 		}
-		pods, err := source.ask(ctx, len(s.sources)-i)
+		pods, err := source.askInShare(ctx, len(s.sources)-i)
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return Answer{}, ctx.Err() // the caller has gone, which is no failure of the source
 		}
-		source.note(err)
+		source.noteResult(err)
 		if err == nil {
 			s.Enforcement()
 			return Answer{Source: source.name, Pods: pods}, nil
@@ -278,10 +278,10 @@ var (
 	errLate = errors.New("no answer in time")
 )
 
-// ask calls the source with one of several shares of the remaining time. A list that exceeds the share is
-// read to its end, for at most lookTimeout or until the source is closed, while later questions wait: the
+// askInShare calls the source with one of several shares of the remaining time. A list that exceeds the share
+// is read to its end, for at most lookTimeout or until the source is closed, while later questions wait: the
 // pods in it are not decoded again, and its end ends the pause of the source.
-func (s *source) ask(ctx context.Context, shares int) ([]Pod, error) {
+func (s *source) askInShare(ctx context.Context, shares int) ([]Pod, error) {
 	hurried := false
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -298,7 +298,7 @@ func (s *source) ask(ctx context.Context, shares int) ([]Pod, error) {
 			return err
 		})
 		if err == nil && ctx.Err() != nil {
-			s.note(nil)
+			s.noteResult(nil)
 		}
 		return pods, err
 	}))
@@ -312,7 +312,7 @@ func (s *source) ask(ctx context.Context, shares int) ([]Pod, error) {
 	}
 }
 
-func (s *source) ready() bool {
+func (s *source) isReady() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.costly || !time.Now().Before(s.retry)
@@ -325,8 +325,8 @@ func (s *source) untilRetry() time.Duration {
 	return time.Until(s.retry)
 }
 
-// note stores the result of a question with enough time, and logs the first failure and the recovery.
-func (s *source) note(err error) {
+// noteResult stores the result of a question with enough time, and logs the first failure and the recovery.
+func (s *source) noteResult(err error) {
 	if errors.Is(err, errHurried) {
 		return
 	}
@@ -352,8 +352,8 @@ func (s *source) note(err error) {
 	s.retry = time.Now().Add(s.pause)
 }
 
-// last returns the result of the last question.
-func (s *source) last() (answered bool, failure error) {
+// lastResult returns the result of the last question.
+func (s *source) lastResult() (answered bool, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.answered, s.failure

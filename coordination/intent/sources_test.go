@@ -66,8 +66,8 @@ func among(best, next *flaky) (*Sources, *bytes.Buffer) {
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, nil))
 	s, closer := &Sources{}, func() error { return nil }
-	s.add(PodsAPI, log, best.pods, closer)
-	s.add(Kubelet, log, next.pods, closer)
+	s.addSource(PodsAPI, log, best.pods, closer)
+	s.addSource(Kubelet, log, next.pods, closer)
 	return s, &lines
 }
 
@@ -395,7 +395,7 @@ func TestUnchangedPodsAreKept(t *testing.T) {
 	r := &reducer{}
 	read := func(pods ...corev1.Pod) {
 		t.Helper()
-		got, err := r.read(t.Context(), encoded(t, pods...))
+		got, err := r.readList(t.Context(), encoded(t, pods...))
 		if diff := cmp.Diff(newPods(pods, Policy{}), got); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
@@ -409,7 +409,7 @@ func TestUnchangedPodsAreKept(t *testing.T) {
 			kept.pod.Created = time.Time{}
 		}
 	}
-	got, err := r.read(t.Context(), encoded(t, all...))
+	got, err := r.readList(t.Context(), encoded(t, all...))
 	if err != nil || !got[0].Created.IsZero() {
 		t.Errorf("decoded again: %v, %v", got, err)
 	}

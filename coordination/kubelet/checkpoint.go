@@ -46,8 +46,8 @@ type Identity struct {
 	Sum      uint32 // CRC-32 of the content
 }
 
-// identify returns the identity of an open file with the given content.
-func identify(file *os.File, content []byte) (Identity, error) {
+// identifyFile returns the identity of an open file with the given content.
+func identifyFile(file *os.File, content []byte) (Identity, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return Identity{}, err
@@ -79,7 +79,7 @@ type entry struct {
 	DeviceIDs     map[string][]string // by NUMA node, "-1" for none
 }
 
-func (e entry) container() string { return e.PodUID + "/" + e.ContainerName }
+func (e entry) containerName() string { return e.PodUID + "/" + e.ContainerName }
 
 // CheckpointPath returns the path of the checkpoint below a kubelet directory (/var/lib/kubelet).
 func CheckpointPath(kubeletDir string) string {
@@ -118,7 +118,7 @@ func (r *CheckpointReader) Read() (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
 	}
-	identity, err := identify(opened, content)
+	identity, err := identifyFile(opened, content)
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("look at the kubelet's device checkpoint: %w", err)
 	}
@@ -164,7 +164,7 @@ func parseCheckpoint(content []byte) (Checkpoint, error) {
 		healthy:    decoded.Data.RegisteredDevices,
 	}
 	for _, e := range decoded.Data.PodDeviceEntries {
-		container := e.container()
+		container := e.containerName()
 		if c.containers[container] == nil {
 			c.containers[container] = Devices{}
 		}
@@ -272,7 +272,7 @@ func parseGranted(content []byte) ([]Granted, error) {
 	}
 	byContainer := map[string]*Granted{}
 	for _, e := range decoded.Data.PodDeviceEntries {
-		name := e.container()
+		name := e.containerName()
 		g := byContainer[name]
 		if g == nil {
 			g = &Granted{Container: name, Devices: map[string][]string{}}

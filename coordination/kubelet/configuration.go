@@ -45,7 +45,7 @@ func parseConfig(content []byte) (o configObject, err error) {
 		return o, errors.New("it is no object of keys and values")
 	}
 	o.top = document.Content[0]
-	kind, version := o.value("kind"), o.value("apiVersion")
+	kind, version := o.valueOf("kind"), o.valueOf("apiVersion")
 	if kind != ConfigKind || version != ConfigVersion {
 		return o, fmt.Errorf("it is no %s of %s: its kind is %s, its apiVersion %s",
 			ConfigKind, ConfigVersion, kind, version)
@@ -54,8 +54,8 @@ func parseConfig(content []byte) (o configObject, err error) {
 	return o, err
 }
 
-// keys returns the keys of the object's top, with their nodes.
-func (o configObject) keys() map[string]*yamlnode.Node {
+// keyNodes returns the keys of the object's top, with their nodes.
+func (o configObject) keyNodes() map[string]*yamlnode.Node {
 	keys := map[string]*yamlnode.Node{}
 	for i := 0; i+1 < len(o.top.Content); i += 2 {
 		keys[o.top.Content[i].Value] = o.top.Content[i]
@@ -63,7 +63,7 @@ func (o configObject) keys() map[string]*yamlnode.Node {
 	return keys
 }
 
-func (o configObject) value(key string) string {
+func (o configObject) valueOf(key string) string {
 	for i := 0; i+1 < len(o.top.Content); i += 2 {
 		if value := o.top.Content[i+1].Value; o.top.Content[i].Value == key && value != "" {
 			return value
@@ -72,15 +72,15 @@ func (o configObject) value(key string) string {
 	return "none"
 }
 
-// decode decodes the object: keys in another case are not read, as by the kubelet.
-func (o configObject) decode(into *Settings) error {
-	return o.wrong(kubejson.UnmarshalCaseSensitivePreserveInts(o.json, into))
+// decodeInto decodes the object: keys in another case are not read, as by the kubelet.
+func (o configObject) decodeInto(into *Settings) error {
+	return o.typeError(kubejson.UnmarshalCaseSensitivePreserveInts(o.json, into))
 }
 
-// merge merges a drop-in into an object (RFC 7386), and decodes the result. Here the kubelet reads keys in
-// any case: of two that differ in their case the last one in the order of their bytes counts
+// mergeInto merges a drop-in into an object (RFC 7386), and decodes the result. Here the kubelet reads keys
+// in any case: of two that differ in their case the last one in the order of their bytes counts
 // (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
-func (o configObject) merge(into map[string]any) (merged Settings, err error) {
+func (o configObject) mergeInto(into map[string]any) (merged Settings, err error) {
 	var patch map[string]any
 	if err := json.Unmarshal(o.json, &patch); err != nil {
 		return merged, err
@@ -90,7 +90,7 @@ func (o configObject) merge(into map[string]any) (merged Settings, err error) {
 	if err != nil {
 		return merged, err
 	}
-	return merged, o.wrong(json.Unmarshal(content, &merged))
+	return merged, o.typeError(json.Unmarshal(content, &merged))
 }
 
 func mergePatch(into, patch map[string]any) {
@@ -113,14 +113,14 @@ func mergePatch(into, patch map[string]any) {
 	}
 }
 
-// wrong returns the error of a value's type with the key and the line.
-func (o configObject) wrong(err error) error {
+// typeError returns the error of a value's type with the key and the line.
+func (o configObject) typeError(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
 		return err
 	}
 	field, _, _ := strings.Cut(wrong.Field, ".")
-	for key, node := range o.keys() {
+	for key, node := range o.keyNodes() {
 		if strings.EqualFold(key, field) {
 			return fmt.Errorf("line %d: the value of %s cannot be of type %s", node.Line, key, wrong.Value)
 		}
@@ -157,9 +157,9 @@ func (f Flags) Last(name string) string {
 	return ""
 }
 
-// pairs returns the entries of a map flag, "a=1,b=2" (MapStringString in k8s.io/component-base); of a flag
-// that does not split its values each value is one entry.
-func (f Flags) pairs(name string, split bool) map[string]string {
+// mapEntries returns the entries of a map flag, "a=1,b=2" (MapStringString in k8s.io/component-base); of a
+// flag that does not split its values each value is one entry.
+func (f Flags) mapEntries(name string, split bool) map[string]string {
 	object := map[string]string{}
 	for _, value := range f[name] {
 		list := []string{value}
@@ -187,9 +187,9 @@ func (f Flags) reservedMemory(name string) (list []any) {
 	return list
 }
 
-// override applies the flags, which take precedence over files (cmd/kubelet/app/options of Kubernetes). A
+// applyFlags applies the flags, which take precedence over files (cmd/kubelet/app/options of Kubernetes). A
 // flag replaces an object completely.
-func (s *Settings) override(flags Flags) {
+func (s *Settings) applyFlags(flags Flags) {
 	texts := map[string]struct {
 		key   string
 		value *string
@@ -217,7 +217,7 @@ func (s *Settings) override(flags Flags) {
 		if text, ok := texts[flag]; ok {
 			key, *text.value = text.key, flags.Last(flag)
 		} else if object, ok := objects[flag]; ok {
-			key, *object.value = object.key, flags.pairs(flag, flag != "cpu-manager-policy-options")
+			key, *object.value = object.key, flags.mapEntries(flag, flag != "cpu-manager-policy-options")
 		} else if flag == memory {
 			key, s.ReservedMemory = "reservedMemory", flags.reservedMemory(memory)
 		}
@@ -271,7 +271,7 @@ func (f ConfigFiles) dropIns() ([]string, error) {
 		return nil, nil
 	}
 	var files []string
-	dir := filepath.Join(resolve(f.Root, filepath.Dir(f.Dir)), filepath.Base(f.Dir)) // no walk follows a link
+	dir := filepath.Join(resolvePath(f.Root, filepath.Dir(f.Dir)), filepath.Base(f.Dir)) // no walk follows a link
 	at := dir
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		at = path
@@ -289,9 +289,9 @@ func (f ConfigFiles) dropIns() ([]string, error) {
 // maxConfigSize is the maximum size of a file of the configuration, in bytes.
 const maxConfigSize = 1 << 20
 
-// read reads a file of at most maxSize bytes.
-func (f ConfigFiles) read(name string) ([]byte, error) {
-	file, err := os.Open(resolve(f.Root, name))
+// readFile reads a file of at most maxSize bytes.
+func (f ConfigFiles) readFile(name string) ([]byte, error) {
+	file, err := os.Open(resolvePath(f.Root, name))
 	if err != nil {
 		return nil, err
 	}
@@ -303,9 +303,9 @@ func (f ConfigFiles) read(name string) ([]byte, error) {
 	return content, err
 }
 
-// resolve follows the links of a path below root as a process does whose root that is. The kernel follows an
-// absolute link from the root of the reader.
-func resolve(root, path string) string {
+// resolvePath follows the links of a path below root as a process does whose root that is. The kernel follows
+// an absolute link from the root of the reader.
+func resolvePath(root, path string) string {
 	rest, below := strings.CutPrefix(path, root+"/")
 	if root == "" || !below {
 		return path

@@ -169,11 +169,12 @@ func TestParseFlags(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	reserved := got.pairs("kube-reserved", true)
+	reserved := got.mapEntries("kube-reserved", true)
 	if diff := cmp.Diff(map[string]string{"cpu": "2", "memory": "1Gi"}, reserved); diff != "" {
 		t.Errorf("pairs (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"a": "1,b=2"}, Flags{"o": {"a=1,b=2"}}.pairs("o", false)); diff != "" {
+	entries := Flags{"o": {"a=1,b=2"}}.mapEntries("o", false)
+	if diff := cmp.Diff(map[string]string{"a": "1,b=2"}, entries); diff != "" {
 		t.Errorf("pairs of a flag that does not split (-want +got):\n%s", diff)
 	}
 	memory := Flags{"m": {"0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=2Gi", "x"}}.reservedMemory("m")

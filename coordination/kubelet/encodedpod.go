@@ -39,11 +39,11 @@ func (e EncodedPod) Decode(pod *corev1.Pod, annotations ...string) error {
 	err := eachField(e.content, func(field protowire.Number, value []byte) error {
 		switch field {
 		case 1:
-			return eachField(value, d.metadata)
+			return eachField(value, d.decodeMetadata)
 		case 2:
-			return eachField(value, d.spec)
+			return eachField(value, d.decodeSpec)
 		case 3:
-			return eachField(value, d.status)
+			return eachField(value, d.decodeStatus)
 		}
 		return nil
 	})
@@ -83,7 +83,7 @@ type podDecoder struct {
 	annotations []string
 }
 
-func (d podDecoder) metadata(field protowire.Number, value []byte) error {
+func (d podDecoder) decodeMetadata(field protowire.Number, value []byte) error {
 	switch field {
 	case 1:
 		d.Name = string(value)
@@ -94,13 +94,13 @@ func (d podDecoder) metadata(field protowire.Number, value []byte) error {
 	case 8:
 		return d.CreationTimestamp.Unmarshal(value)
 	case 12:
-		return d.annotation(value)
+		return d.decodeAnnotation(value)
 	}
 	return nil
 }
 
-// annotation decodes an entry of the map of annotations.
-func (d podDecoder) annotation(entry []byte) error {
+// decodeAnnotation decodes an entry of the map of annotations.
+func (d podDecoder) decodeAnnotation(entry []byte) error {
 	var key, text []byte
 	err := eachField(entry, func(field protowire.Number, value []byte) error {
 		switch field {
@@ -119,7 +119,7 @@ func (d podDecoder) annotation(entry []byte) error {
 	return err
 }
 
-func (d podDecoder) spec(field protowire.Number, value []byte) error {
+func (d podDecoder) decodeSpec(field protowire.Number, value []byte) error {
 	var err error
 	switch field {
 	case 2:
@@ -150,7 +150,7 @@ func appendContainer(to []corev1.Container, message []byte) ([]corev1.Container,
 	})
 }
 
-func (d podDecoder) status(field protowire.Number, value []byte) error {
+func (d podDecoder) decodeStatus(field protowire.Number, value []byte) error {
 	s := &d.Status
 	switch field {
 	case 1:
@@ -238,28 +238,28 @@ func (e EncodedPod) decodeJSON(pod *corev1.Pod, annotations []string) error {
 		}
 	}
 	for _, c := range f.Spec.InitContainers {
-		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c.container())
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c.newContainer())
 	}
 	for _, c := range f.Spec.Containers {
-		pod.Spec.Containers = append(pod.Spec.Containers, c.container())
+		pod.Spec.Containers = append(pod.Spec.Containers, c.newContainer())
 	}
 	pod.Spec.Resources = f.Spec.Resources
 	pod.Status = corev1.PodStatus{
 		Phase: f.Status.Phase, Reason: f.Status.Reason, StartTime: f.Status.StartTime,
 		QOSClass:                    f.Status.QOSClass,
-		ContainerStatuses:           begun(f.Status.ContainerStatuses),
-		InitContainerStatuses:       begun(f.Status.InitContainerStatuses),
-		EphemeralContainerStatuses:  begun(f.Status.EphemeralContainerStatuses),
+		ContainerStatuses:           reduceStatuses(f.Status.ContainerStatuses),
+		InitContainerStatuses:       reduceStatuses(f.Status.InitContainerStatuses),
+		EphemeralContainerStatuses:  reduceStatuses(f.Status.EphemeralContainerStatuses),
 		ExtendedResourceClaimStatus: f.Status.ExtendedResourceClaimStatus,
 	}
 	return nil
 }
 
-func (c containerFields) container() corev1.Container {
+func (c containerFields) newContainer() corev1.Container {
 	return corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, Resources: c.Resources}
 }
 
-func begun(statuses []statusFields) []corev1.ContainerStatus {
+func reduceStatuses(statuses []statusFields) []corev1.ContainerStatus {
 	kept := make([]corev1.ContainerStatus, min(1, len(statuses)))
 	for _, s := range statuses {
 		if s.State.Running != nil {

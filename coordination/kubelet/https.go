@@ -41,7 +41,7 @@ func NewHTTPS(endpoint Endpoint) *HTTPS {
 
 // Close closes the connections.
 func (h *HTTPS) Close() error {
-	h.forget()
+	h.forgetClient()
 	return nil
 }
 
@@ -50,7 +50,7 @@ func (h *HTTPS) Close() error {
 // the Pods API, except that the phase of a pod comes from the API server and is older (GetPods in
 // pkg/kubelet/kubelet_getters.go).
 func (h *HTTPS) Pods(ctx context.Context, each func(EncodedPod) error) error {
-	return h.get(ctx, "/pods", "nodes/pods", func(body io.ReadCloser) error {
+	return h.getPath(ctx, "/pods", "nodes/pods", func(body io.ReadCloser) error {
 		err := splitList(http.MaxBytesReader(nil, body, MaxPods), each)
 		if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
 			return errTooLarge("the list", MaxPods)
@@ -62,24 +62,24 @@ func (h *HTTPS) Pods(ctx context.Context, each func(EncodedPod) error) error {
 // Configz returns the kubelet's active configuration as JSON (pkg/kubelet/server/server.go): GET /configz.
 // The account needs the right nodes/configz (get), before Kubernetes 1.33 nodes/proxy.
 func (h *HTTPS) Configz(ctx context.Context) (configuration []byte, err error) {
-	err = h.get(ctx, "/configz", "nodes/configz", func(body io.ReadCloser) (err error) {
+	err = h.getPath(ctx, "/configz", "nodes/configz", func(body io.ReadCloser) (err error) {
 		configuration, err = io.ReadAll(http.MaxBytesReader(nil, body, maxPod))
 		return err
 	})
 	return configuration, err
 }
 
-// get requests a path and reads the answer; right is the required permission of the account.
-func (h *HTTPS) get(ctx context.Context, path, right string, read func(io.ReadCloser) error) error {
-	if err := h.request(ctx, h.url+path, right, read); err != nil {
-		h.forget()
+// getPath requests a path and reads the answer; right is the required permission of the account.
+func (h *HTTPS) getPath(ctx context.Context, path, right string, read func(io.ReadCloser) error) error {
+	if err := h.requestURL(ctx, h.url+path, right, read); err != nil {
+		h.forgetClient()
 		return fmt.Errorf("get %s: %w", h.url+path, err)
 	}
 	return nil
 }
 
-func (h *HTTPS) request(ctx context.Context, url, right string, read func(io.ReadCloser) error) error {
-	client, err := h.connect()
+func (h *HTTPS) requestURL(ctx context.Context, url, right string, read func(io.ReadCloser) error) error {
+	client, err := h.connectClient()
 	if err != nil {
 		return err
 	}
@@ -104,8 +104,8 @@ func (h *HTTPS) request(ctx context.Context, url, right string, read func(io.Rea
 	return read(response.Body)
 }
 
-// connect returns the client, which trusts only the kubelet of this node (trust).
-func (h *HTTPS) connect() (*http.Client, error) {
+// connectClient returns the client, which trusts only the kubelet of this node (trust).
+func (h *HTTPS) connectClient() (*http.Client, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.client != nil {
@@ -120,13 +120,13 @@ func (h *HTTPS) connect() (*http.Client, error) {
 		return nil, err
 	}
 	h.client = &http.Client{
-		Transport:     &http.Transport{TLSClientConfig: trust.config(), ForceAttemptHTTP2: true},
+		Transport:     &http.Transport{TLSClientConfig: trust.tlsConfig(), ForceAttemptHTTP2: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return h.client, nil
 }
 
-func (h *HTTPS) forget() {
+func (h *HTTPS) forgetClient() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.client != nil {
@@ -185,18 +185,18 @@ func readTrust(endpoint Endpoint, host string) (*trust, error) {
 	return t, nil
 }
 
-// config returns the configuration of a connection with verify.
-func (t *trust) config() *tls.Config {
+// tlsConfig returns the configuration of a connection with verify.
+func (t *trust) tlsConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, ServerName: t.endpoint.Name,
-		InsecureSkipVerify: true, VerifyConnection: t.verify, // instead of the skipped verification
+		InsecureSkipVerify: true, VerifyConnection: t.verifyKubelet, // instead of the skipped verification
 	}
 }
 
-// verify accepts a certificate with the node's name and the CA's signature, or the kubelet's own certificate
-// on this node's disk with any name and dates: only root can write the file, and the server has proved the
-// possession of the key.
-func (t *trust) verify(connection tls.ConnectionState) error {
+// verifyKubelet accepts a certificate with the node's name and the CA's signature, or the kubelet's own
+// certificate on this node's disk with any name and dates: only root can write the file, and the server has
+// proved the possession of the key.
+func (t *trust) verifyKubelet(connection tls.ConnectionState) error {
 	presented := connection.PeerCertificates
 	if len(presented) == 0 {
 		return errors.New("the kubelet presents no certificate")
@@ -214,11 +214,11 @@ func (t *trust) verify(connection tls.ConnectionState) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w; %s", err, t.advice())
+	return fmt.Errorf("%w; %s", err, t.describeRemedy())
 }
 
-// advice returns the steps to make the kubelet trusted.
-func (t *trust) advice() string {
+// describeRemedy returns the steps to make the kubelet trusted.
+func (t *trust) describeRemedy() string {
 	own := t.endpoint.Certificate
 	switch {
 	case own == "":

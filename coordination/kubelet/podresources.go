@@ -72,7 +72,7 @@ func PodResourcesSocket(kubeletDir string) string {
 // NewPodResources returns a client for the socket below a kubelet directory (/var/lib/kubelet). The first
 // call connects.
 func NewPodResources(kubeletDir string) (*PodResources, error) {
-	conn, err := dial(PodResourcesSocket(kubeletDir))
+	conn, err := dialSocket(PodResourcesSocket(kubeletDir))
 	if err != nil {
 		return nil, fmt.Errorf("open PodResources client: %w", err)
 	}
@@ -90,14 +90,14 @@ func (p *PodResources) Life() string { return Life(p.dir) }
 // Life identifies the kubelet process of a directory; "" if unknown.
 func Life(kubeletDir string) string {
 	registration := filepath.Join(kubeletDir, "device-plugins", "kubelet.sock")
-	return life(PodResourcesSocket(kubeletDir), registration)
+	return lifeOf(PodResourcesSocket(kubeletDir), registration)
 }
 
 // List returns all pods with devices, and repeats rejected calls of the kubelet's rate limiter until ctx is
 // done. Must be called only inside a GetPreferredAllocation with an empty must-include: see the package
 // comment.
 func (p *PodResources) List(ctx context.Context) (View, error) {
-	view, err := p.view(ctx, podresources.PodResourcesLister_List_FullMethodName,
+	view, err := p.viewAnswer(ctx, podresources.PodResourcesLister_List_FullMethodName,
 		&podresources.ListPodResourcesRequest{})
 	if err != nil {
 		return View{}, fmt.Errorf("list PodResources: %w", err)
@@ -105,10 +105,10 @@ func (p *PodResources) List(ctx context.Context) (View, error) {
 	return view, nil
 }
 
-// view returns the pods in the answer to a call.
-func (p *PodResources) view(ctx context.Context, method string, question any) (View, error) {
+// viewAnswer returns the pods in the answer to a call.
+func (p *PodResources) viewAnswer(ctx context.Context, method string, question any) (View, error) {
 	view := View{Containers: map[Container]Devices{}, Exclusive: topology.CPUSet{}}
-	if err := p.conn.split(ctx, method, question, view.add); err != nil {
+	if err := p.conn.splitAnswer(ctx, method, question, view.addPod); err != nil {
 		return View{}, err
 	}
 	view.Life = p.Life()
@@ -119,7 +119,7 @@ func (p *PodResources) view(ctx context.Context, method string, question any) (V
 // List, Get releases nothing (Get in pkg/kubelet/apis/podresources/server_v1.go). Kubelets before 1.34
 // without the feature gate KubeletPodResourcesGet return an error.
 func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
-	view, err := p.view(ctx, podresources.PodResourcesLister_Get_FullMethodName,
+	view, err := p.viewAnswer(ctx, podresources.PodResourcesLister_Get_FullMethodName,
 		&podresources.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name})
 	switch {
 	case err == nil:
@@ -134,7 +134,7 @@ func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
 // Allocatable returns the kubelet's allocatable devices: all healthy devices, assigned or not. Allocatable
 // may be called at any time.
 func (p *PodResources) Allocatable(ctx context.Context) (Devices, error) {
-	answer, err := p.allocatable(ctx)
+	answer, err := p.askDevices(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("get allocatable devices of PodResources: %w", err)
 	}
@@ -149,7 +149,7 @@ func (p *PodResources) Allocatable(ctx context.Context) (Devices, error) {
 // CPUs except the system's reserved CPUs. With another policy the result is empty. AllocatableCPUs may be
 // called at any time.
 func (p *PodResources) AllocatableCPUs(ctx context.Context) (topology.CPUSet, error) {
-	answer, err := p.allocatable(ctx)
+	answer, err := p.askDevices(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("get allocatable CPUs of PodResources: %w", err)
 	}
@@ -158,8 +158,8 @@ func (p *PodResources) AllocatableCPUs(ctx context.Context) (topology.CPUSet, er
 	return set, nil
 }
 
-func (p *PodResources) allocatable(ctx context.Context) (*podresources.AllocatableResourcesResponse, error) {
-	return patiently(ctx, p.conn, func() (*podresources.AllocatableResourcesResponse, error) {
+func (p *PodResources) askDevices(ctx context.Context) (*podresources.AllocatableResourcesResponse, error) {
+	return askPatiently(ctx, p.conn, func() (*podresources.AllocatableResourcesResponse, error) {
 		return p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	})
 }
@@ -180,9 +180,9 @@ func addCPUs(set topology.CPUSet, ids []int64) {
 // maxIdle limits the containers without devices of a pod, of which only the names are of use.
 const maxIdle = 256
 
-// add adds a pod, encoded as PodResources of the kubelet's API. The numbers of the fields are those of
+// addPod adds a pod, encoded as PodResources of the kubelet's API. The numbers of the fields are those of
 // api.proto in k8s.io/kubelet/pkg/apis/podresources/v1.
-func (v *View) add(message []byte) error {
+func (v *View) addPod(message []byte) error {
 	var pod Pod
 	var containers [][]byte
 	err := eachField(message, func(field protowire.Number, value []byte) error {
@@ -209,7 +209,7 @@ func (v *View) add(message []byte) error {
 			case 1:
 				name = value
 			case 2:
-				return devices.add(value)
+				return devices.addResource(value)
 			case 3:
 				return v.addCPUs(value)
 			}
@@ -228,8 +228,8 @@ func (v *View) add(message []byte) error {
 	return nil
 }
 
-// add adds devices of a resource, encoded as ContainerDevices.
-func (d Devices) add(message []byte) error {
+// addResource adds devices of a resource, encoded as ContainerDevices.
+func (d Devices) addResource(message []byte) error {
 	var resource string
 	var ids []string
 	err := eachField(message, func(field protowire.Number, value []byte) error {

@@ -50,7 +50,7 @@ var ErrNoPodsAPI = errors.New("no socket")
 func NewPodsAPI(kubeletDir string) (*PodsAPI, error) {
 	p := &PodsAPI{dir: kubeletDir}
 	for _, socket := range podsSockets {
-		conn, err := dial(filepath.Join(kubeletDir, socket))
+		conn, err := dialSocket(filepath.Join(kubeletDir, socket))
 		if err != nil {
 			return nil, fmt.Errorf("open Pods API client: %w", err)
 		}
@@ -70,13 +70,12 @@ func (p *PodsAPI) Close() error {
 
 // Pods calls each with every pod of the kubelet, including ended pods. A pod is valid during the call.
 func (p *PodsAPI) Pods(ctx context.Context, each func(EncodedPod) error) error {
-	conn, err := p.served()
+	conn, err := p.servedConnection()
 	if err != nil {
 		return err
 	}
-	err = conn.split(ctx, pods.Pods_ListPods_FullMethodName, &pods.ListPodsRequest{}, func(pod []byte) error {
-		return each(EncodedPod{content: pod})
-	})
+	toEach := func(pod []byte) error { return each(EncodedPod{content: pod}) }
+	err = conn.splitAnswer(ctx, pods.Pods_ListPods_FullMethodName, &pods.ListPodsRequest{}, toEach)
 	if err != nil {
 		return fmt.Errorf("list pods of the Pods API: %w", err)
 	}
@@ -101,9 +100,9 @@ func ListPods(ctx context.Context, kubeletDir string, each func(*corev1.Pod)) er
 	})
 }
 
-// served returns the connection to the first existing socket. A kubelet without a Pods API costs one stat
-// call.
-func (p *PodsAPI) served() (*connection, error) {
+// servedConnection returns the connection to the first existing socket. A kubelet without a Pods API costs
+// one stat call.
+func (p *PodsAPI) servedConnection() (*connection, error) {
 	for i, socket := range podsSockets {
 		info, err := os.Stat(filepath.Join(p.dir, socket))
 		if err == nil && info.Mode().Type() == fs.ModeSocket {
@@ -130,8 +129,8 @@ type connection struct {
 	socket string
 }
 
-// dial returns a connection that opens on the first call.
-func dial(socket string) (*connection, error) {
+// dialSocket returns a connection that opens on the first call.
+func dialSocket(socket string) (*connection, error) {
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}),
@@ -143,9 +142,9 @@ func dial(socket string) (*connection, error) {
 	return &connection{ClientConn: conn, socket: socket}, nil
 }
 
-// life identifies the process of sockets: a restarted kubelet creates new sockets. The result is "" if no
+// lifeOf identifies the process of sockets: a restarted kubelet creates new sockets. The result is "" if no
 // socket is accessible.
-func life(sockets ...string) (life string) {
+func lifeOf(sockets ...string) (life string) {
 	for _, socket := range sockets {
 		info, err := os.Lstat(socket)
 		if err != nil {
@@ -166,15 +165,15 @@ const maxRepeats = 3
 // uses the limiter's code for answers that are too long, and a repeated call has the same one.
 const rateLimit = "rejected by rate limit"
 
-// patiently calls the kubelet and repeats the call after a rejection by the kubelet's rate limiter. A failed
-// call with the result of an earlier attempt to connect is repeated if the kubelet serves.
-func patiently[T any](ctx context.Context, conn *connection, ask func() (T, error)) (T, error) {
+// askPatiently calls the kubelet and repeats the call after a rejection by the kubelet's rate limiter. A
+// failed call with the result of an earlier attempt to connect is repeated if the kubelet serves.
+func askPatiently[T any](ctx context.Context, conn *connection, ask func() (T, error)) (T, error) {
 	for repeats := 0; ; repeats++ {
-		conn.reach(ctx)
+		conn.endPause(ctx)
 		answer, err := ask()
 		limited := status.Code(err) == codes.ResourceExhausted && status.Convert(err).Message() == rateLimit
 		early := status.Code(err) == codes.Unavailable
-		if repeats == maxRepeats || !limited && !early || early && !conn.serves(ctx) {
+		if repeats == maxRepeats || !limited && !early || early && !conn.isServed(ctx) {
 			return answer, err
 		}
 		select {
@@ -185,12 +184,12 @@ func patiently[T any](ctx context.Context, conn *connection, ask func() (T, erro
 	}
 }
 
-// split makes a call, and calls each with every pod of the answer (splitMessage), which is not decoded: what
-// a pod's author has put into it decides on the memory that this takes.
-func (c *connection) split(
+// splitAnswer makes a call, and calls each with every pod of the answer (splitMessage), which is not decoded:
+// what a pod's author has put into it decides on the memory that this takes.
+func (c *connection) splitAnswer(
 	ctx context.Context, method string, question any, each func(pod []byte) error,
 ) error {
-	answer, err := patiently(ctx, c, func() (answer mem.BufferSlice, err error) {
+	answer, err := askPatiently(ctx, c, func() (answer mem.BufferSlice, err error) {
 		err = c.Invoke(ctx, method, question, &answer, grpc.ForceCodecV2(rawCodec{encoding.GetCodecV2("proto")}))
 		return answer, err
 	})
@@ -220,17 +219,17 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, into any) error {
 	return nil
 }
 
-// reach ends the pause after a failed attempt to connect as soon as the kubelet serves again, maybe to admit
-// a pod. Without a serving kubelet, reach costs one attempt to connect.
-func (c *connection) reach(ctx context.Context) {
-	if c.GetState() == connectivity.TransientFailure && c.serves(ctx) {
+// endPause ends the pause after a failed attempt to connect as soon as the kubelet serves again, maybe to
+// admit a pod. Without a serving kubelet, endPause costs one attempt to connect.
+func (c *connection) endPause(ctx context.Context) {
+	if c.GetState() == connectivity.TransientFailure && c.isServed(ctx) {
 		c.ResetConnectBackoff()
 		c.WaitForStateChange(ctx, connectivity.TransientFailure)
 	}
 }
 
-// serves reports whether the kubelet accepts connections.
-func (c *connection) serves(ctx context.Context) bool {
+// isServed reports whether the kubelet accepts connections.
+func (c *connection) isServed(ctx context.Context) bool {
 	probe, err := new(net.Dialer).DialContext(ctx, "unix", c.socket)
 	if err != nil {
 		return false

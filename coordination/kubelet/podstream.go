@@ -52,7 +52,7 @@ func splitMessage(message byteReader, each func(pod []byte) error) error {
 			err = errTooLarge("a pod", maxPod)
 		}
 		if err == nil {
-			pod = resize(pod, int(length))
+			pod = resizeBuffer(pod, int(length))
 			_, err = io.ReadFull(message, pod)
 		}
 		if err != nil {
@@ -90,7 +90,7 @@ type byteReader interface {
 	io.ByteReader
 }
 
-func resize(buffer []byte, length int) []byte {
+func resizeBuffer(buffer []byte, length int) []byte {
 	if cap(buffer) < length {
 		return make([]byte, length)
 	}
@@ -110,7 +110,7 @@ func splitList(list io.Reader, each func(EncodedPod) error) error {
 	}
 	s := splitter{Reader: bufio.NewReaderSize(io.MultiReader(head.Buffered(), list), 64<<10)}
 	for {
-		more, err := s.next()
+		more, err := s.nextPod()
 		if err != nil {
 			return fmt.Errorf("split the pods of the kubelet: %w", err)
 		}
@@ -154,8 +154,8 @@ type splitter struct {
 	pod []byte
 }
 
-// next reads the next pod, or the end of the list.
-func (s *splitter) next() (more bool, err error) {
+// nextPod reads the next pod, or the end of the list.
+func (s *splitter) nextPod() (more bool, err error) {
 	for {
 		c, err := s.ReadByte()
 		switch {
@@ -163,7 +163,7 @@ func (s *splitter) next() (more bool, err error) {
 			return false, noEOF(err)
 		case c == '{':
 			s.pod = append(s.pod[:0], c)
-			return true, s.object()
+			return true, s.readObject()
 		case c == ']':
 			return false, nil
 		case !bytes.ContainsRune([]byte(", \t\r\n"), rune(c)):
@@ -172,8 +172,8 @@ func (s *splitter) next() (more bool, err error) {
 	}
 }
 
-// object reads the rest of a JSON object.
-func (s *splitter) object() error {
+// readObject reads the rest of a JSON object.
+func (s *splitter) readObject() error {
 	for depth := 1; depth > 0; {
 		if _, err := s.Peek(1); err != nil {
 			return noEOF(err)
@@ -183,7 +183,7 @@ func (s *splitter) object() error {
 		if n == 0 {
 			n = len(ready)
 		}
-		if err := s.take(ready[:n]); err != nil {
+		if err := s.takeBytes(ready[:n]); err != nil {
 			return err
 		}
 		switch s.pod[len(s.pod)-1] {
@@ -192,7 +192,7 @@ func (s *splitter) object() error {
 		case '}', ']':
 			depth--
 		case '"':
-			if err := s.text(); err != nil {
+			if err := s.readText(); err != nil {
 				return err
 			}
 		}
@@ -200,14 +200,14 @@ func (s *splitter) object() error {
 	return nil
 }
 
-// text reads the rest of a JSON string.
-func (s *splitter) text() error {
+// readText reads the rest of a JSON string.
+func (s *splitter) readText() error {
 	for {
 		part, err := s.ReadSlice('"')
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return noEOF(err)
 		}
-		if err := s.keep(part); err != nil {
+		if err := s.keepBytes(part); err != nil {
 			return err
 		}
 		if err == nil && !isEscaped(s.pod) {
@@ -222,16 +222,16 @@ func isEscaped(text []byte) bool {
 	return (len(before)-len(bytes.TrimRight(before, `\`)))%2 == 1
 }
 
-// take keeps the next bytes.
-func (s *splitter) take(ready []byte) error {
-	if err := s.keep(ready); err != nil {
+// takeBytes keeps the next bytes.
+func (s *splitter) takeBytes(ready []byte) error {
+	if err := s.keepBytes(ready); err != nil {
 		return err
 	}
 	_, err := s.Discard(len(ready))
 	return err
 }
 
-func (s *splitter) keep(part []byte) error {
+func (s *splitter) keepBytes(part []byte) error {
 	if len(s.pod)+len(part) > maxPod {
 		return errTooLarge("a pod", maxPod)
 	}

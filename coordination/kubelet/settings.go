@@ -49,10 +49,10 @@ func ReadSettings(f ConfigFiles, flags Flags) (Settings, error) {
 		return s, errors.New("read the kubelet's configuration: neither its file nor its flags are known")
 	}
 	if f.Config != "" {
-		file, err := s.parse(f.Config)
+		file, err := s.parseFile(f.Config)
 		if err == nil {
-			err = file.decode(&s)
-			s.found(f.Config, file, func(key, name string) bool { return key == name })
+			err = file.decodeInto(&s)
+			s.setOrigins(f.Config, file, func(key, name string) bool { return key == name })
 		}
 		if err != nil && (!f.Guessed || !errors.Is(err, fs.ErrNotExist)) {
 			return Settings{}, &ConfigError{f.Config, err}
@@ -63,18 +63,18 @@ func ReadSettings(f ConfigFiles, flags Flags) (Settings, error) {
 	if err != nil {
 		return Settings{}, err
 	}
-	if err := s.merge(dropIns); err != nil {
+	if err := s.mergeDropIns(dropIns); err != nil {
 		return Settings{}, err
 	}
-	s.override(flags)
+	s.applyFlags(flags)
 	if len(s.Files) == 0 && f.Config != "" && !(f.Guessed && f.Dir != "") {
 		return Settings{}, &ConfigError{f.Config, fs.ErrNotExist}
 	}
 	return s, nil
 }
 
-// merge merges drop-ins.
-func (s *Settings) merge(dropIns []string) error {
+// mergeDropIns merges drop-ins.
+func (s *Settings) mergeDropIns(dropIns []string) error {
 	content, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -84,36 +84,36 @@ func (s *Settings) merge(dropIns []string) error {
 		return err
 	}
 	for _, name := range dropIns {
-		file, err := s.parse(name)
+		file, err := s.parseFile(name)
 		if err != nil {
 			return &ConfigError{name, err}
 		}
-		next, err := file.merge(merged)
+		next, err := file.mergeInto(merged)
 		if err != nil {
 			return &ConfigError{name, err}
 		}
 		next.setDefaults()
 		next.Files, next.at, next.origin = s.Files, s.at, s.origin
 		*s = next
-		s.found(name, file, func(key, name string) bool { return key >= name && strings.EqualFold(key, name) })
+		s.setOrigins(name, file, func(key, name string) bool { return key >= name && strings.EqualFold(key, name) })
 	}
 	return nil
 }
 
-func (s *Settings) parse(name string) (configObject, error) {
-	content, err := s.at.read(name)
+func (s *Settings) parseFile(name string) (configObject, error) {
+	content, err := s.at.readFile(name)
 	if err != nil {
 		return configObject{}, err
 	}
 	return parseConfig(content)
 }
 
-// found notes the settings that a file sets: keys that are read as the name of a setting.
-func (s *Settings) found(name string, file configObject, isRead func(key, name string) bool) {
+// setOrigins notes the settings that a file sets: keys that are read as the name of a setting.
+func (s *Settings) setOrigins(name string, file configObject, isRead func(key, name string) bool) {
 	s.Files = append(s.Files, name)
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Settings]()) {
 		setting, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		for key := range file.keys() {
+		for key := range file.keyNodes() {
 			if isRead(key, setting) {
 				s.origin[setting] = name
 			}

@@ -46,8 +46,8 @@ type attempt struct {
 	err     error
 }
 
-// read reads the assignments, with the kubelet's list of pods, and adds them to facts.
-func (a *assignments) read(
+// readAll reads the assignments, with the kubelet's list of pods, and adds them to facts.
+func (a *assignments) readAll(
 	kubeletDir string, list podLister, before holders.Sources, f *Facts,
 ) (all []attempt) {
 	devices, err := a.readDevices(kubeletDir, list, before)
@@ -91,14 +91,14 @@ func (a *assignments) readDevices(
 	living, exclusive := holders.OfKubelet(), Exclusive{}
 	told := list(func(pod *corev1.Pod) { // after the checkpoint
 		living.Add(pod)
-		exclusive.add(pod)
+		exclusive.addPod(pod)
 	})
 	if told {
 		read.exclusive, sources.Pods = exclusive, kubelet.Read(*living, nil)
 	}
 	sources.Recorded = kubelet.Read(recorded, nil)
 	sources.Before = a.withoutEnded(recorded, sources)
-	read.add(sources)
+	read.addHolders(sources)
 	return read, nil
 }
 
@@ -133,9 +133,9 @@ type Gone map[string]bool
 // Dedicated).
 type Exclusive []types.NamespacedName
 
-// add adds the pods that hold nothing any more, and the containers without a record, according to package
-// holders, which the coordinator uses too.
-func (d *deviceHolders) add(sources holders.Sources) {
+// addHolders adds the pods that hold nothing any more, and the containers without a record, according to
+// package holders, which the coordinator uses too.
+func (d *deviceHolders) addHolders(sources holders.Sources) {
 	d.gone = Gone{}
 	for container := range d.devices {
 		uid, _, _ := strings.Cut(container, "/")
@@ -153,8 +153,8 @@ func (d *deviceHolders) add(sources holders.Sources) {
 // podLister calls each with every pod of the kubelet, and returns false if the kubelet does not list pods.
 type podLister func(each func(*corev1.Pod)) (told bool)
 
-// add adds a pod of the kubelet's list, if the pod requests exclusive resources.
-func (e *Exclusive) add(p *corev1.Pod) {
+// addPod adds a pod of the kubelet's list, if the pod requests exclusive resources.
+func (e *Exclusive) addPod(p *corev1.Pod) {
 	if phase := p.Status.Phase; phase != "" && phase != corev1.PodPending && asksExclusive(p) {
 		*e = append(*e, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 	}
@@ -167,7 +167,7 @@ func asksExclusive(pod *corev1.Pod) bool {
 	guaranteed := pod.Status.QOSClass == corev1.PodQOSGuaranteed
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for name, asked := range c.Resources.Requests {
-			if !native(name) || guaranteed && whole(name, asked) {
+			if !isNative(name) || guaranteed && isWhole(name, asked) {
 				return true
 			}
 		}
@@ -175,14 +175,14 @@ func asksExclusive(pod *corev1.Pod) bool {
 	return false
 }
 
-// native reports whether a resource is a native one of Kubernetes (IsNativeResource in
+// isNative reports whether a resource is a native one of Kubernetes (IsNativeResource in
 // pkg/apis/core/v1/helper).
-func native(name corev1.ResourceName) bool {
+func isNative(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") ||
 		strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-func whole(name corev1.ResourceName, asked resource.Quantity) bool {
+func isWhole(name corev1.ResourceName, asked resource.Quantity) bool {
 	switch {
 	case name == corev1.ResourceCPU:
 		return asked.MilliValue() > 0 && asked.MilliValue()%1000 == 0

@@ -106,7 +106,7 @@ func (c *Client) Node(ctx context.Context) (Node, error) {
 		return *known, nil
 	}
 	var object corev1.Node
-	if err := c.done(c.rest.Get().Resource("nodes").Name(c.name).Do(ctx).Into(&object)); err != nil {
+	if err := c.closeAfter(c.rest.Get().Resource("nodes").Name(c.name).Do(ctx).Into(&object)); err != nil {
 		return Node{}, fmt.Errorf("get node %s: %w", c.name, err)
 	}
 	node := &Node{Name: c.name, UID: object.UID, Kubelet: object.Status.NodeInfo.KubeletVersion}
@@ -116,35 +116,35 @@ func (c *Client) Node(ctx context.Context) (Node, error) {
 	return *node, nil
 }
 
-// get requests an object; nil if it does not exist.
-func (c *Client) get(ctx context.Context, o Object) ([]byte, error) {
+// getObject requests an object; nil if it does not exist.
+func (c *Client) getObject(ctx context.Context, o Object) ([]byte, error) {
 	body, err := c.rest.Get().AbsPath(o.path()).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	if c.done(err) != nil {
+	if c.closeAfter(err) != nil {
 		return nil, fmt.Errorf("get %s: %w", o, err)
 	}
 	return body, nil
 }
 
-// apply applies an object (server-side apply). Without force it returns an error if another manager owns one
-// of the fields.
-func (c *Client) apply(ctx context.Context, o Object, force bool) error {
+// applyObject applies an object (server-side apply). Without force it returns an error if another manager
+// owns one of the fields.
+func (c *Client) applyObject(ctx context.Context, o Object, force bool) error {
 	body, err := json.Marshal(o.Body)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", o, err)
 	}
 	err = c.rest.Patch(types.ApplyPatchType).AbsPath(o.path()).Param("fieldManager", FieldManager).
 		Param("force", fmt.Sprint(force)).Body(body).Do(ctx).Error()
-	if c.done(err) != nil {
+	if c.closeAfter(err) != nil {
 		return fmt.Errorf("apply %s: %w", o, err)
 	}
 	return nil
 }
 
-// done closes idle connections after a connection error: the next API server may be a different one.
-func (c *Client) done(err error) error {
+// closeAfter closes idle connections after a connection error: the next API server may be a different one.
+func (c *Client) closeAfter(err error) error {
 	if answered := apierrors.APIStatus(nil); err != nil && !errors.As(err, &answered) {
 		utilnet.CloseIdleConnectionsFor(c.rest.Client.Transport)
 	}

@@ -178,20 +178,20 @@ func (r *Reader) Read(
 ) Facts {
 	f := Facts{
 		Tree: tree, Resources: resources, NUMANodes: r.numaNodes(tree),
-		Kubelet: r.configuration(ctx),
+		Kubelet: r.readConfiguration(ctx),
 	}
-	list := func(each func(*corev1.Pod)) bool { return r.pods(ctx, each) }
-	for _, a := range r.assigned.read(r.config.KubeletDir, list, before, &f) {
-		if !r.works(a.subject, a.err) {
+	list := func(each func(*corev1.Pod)) bool { return r.listPods(ctx, each) }
+	for _, a := range r.assigned.readAll(r.config.KubeletDir, list, before, &f) {
+		if !r.isRead(a.subject, a.err) {
 			f.Stale = errors.Join(f.Stale, a.err)
 		}
 	}
 	return f
 }
 
-// pods calls each with the kubelet's pods, which include all running pods of an earlier checkpoint. It
+// listPods calls each with the kubelet's pods, which include all running pods of an earlier checkpoint. It
 // returns false if the kubelet does not list pods, which is no error: kubelets before 1.37 cannot.
-func (r *Reader) pods(ctx context.Context, each func(*corev1.Pod)) (told bool) {
+func (r *Reader) listPods(ctx context.Context, each func(*corev1.Pod)) (told bool) {
 	if r.config.Pods == nil {
 		return false
 	}
@@ -208,16 +208,16 @@ func (r *Reader) numaNodes(tree *topology.Tree) []NUMANode {
 	}
 	numa, err := readNUMA(r.config.Sys, tree.NUMANodes())
 	r.numa = numa
-	if r.works("NUMA nodes", err) {
+	if r.isRead("NUMA nodes", err) {
 		r.tree = tree
 	}
 	return r.numa
 }
 
-// configuration returns the kubelet's configuration. It reads the configuration once per start of the
+// readConfiguration returns the kubelet's configuration. It reads the configuration once per start of the
 // kubelet, after each Recheck, and until a read succeeds. The kubelet's own answer stays valid until a
 // restart or another answer.
-func (r *Reader) configuration(ctx context.Context) model.Kubelet {
+func (r *Reader) readConfiguration(ctx context.Context) model.Kubelet {
 	if r.kubelet != nil && !r.stale {
 		return *r.kubelet
 	}
@@ -229,14 +229,14 @@ func (r *Reader) configuration(ctx context.Context) model.Kubelet {
 		case err != nil:
 			err = refused
 		default: // until the kubelet can be asked
-			r.works("configz", refused)
+			r.isRead("configz", refused)
 			if r.kubelet != nil {
 				return *r.kubelet
 			}
 			return read
 		}
 	}
-	if !r.works("configuration", err) {
+	if !r.isRead("configuration", err) {
 		return r.before // a kubelet does not answer right after its start
 	}
 	r.kubelet, r.before, r.stale = &read, read, false
@@ -261,8 +261,8 @@ func newKubelet(s kubelet.Settings, err error) (model.Kubelet, error) {
 	return s.Model()
 }
 
-// works reports whether err is nil, and logs a new error.
-func (r *Reader) works(subject string, err error) bool {
+// isRead reports whether err is nil, and logs a new error.
+func (r *Reader) isRead(subject string, err error) bool {
 	complaint := r.complaints[subject]
 	if complaint.IsNew(err) {
 		r.config.Log.Warn(consequences[subject], "error", err)

@@ -40,18 +40,18 @@ type keeper struct {
 	complaint complaint     // the last one that was logged
 }
 
-func (k *keeper) keep(ctx context.Context) {
-	defer k.notes.put(k.sink.Name(), "") // the other plugin may then publish
+func (k *keeper) keepWritten(ctx context.Context) {
+	defer k.notes.putNote(k.sink.Name(), "") // the other plugin may then publish
 	for ctx.Err() == nil {
 		newest, changed := k.newest.Watch()
 		if newest != nil {
-			err := k.write(ctx)
+			err := k.writeNewest(ctx)
 			if ctx.Err() != nil {
 				return
 			}
-			k.tell(err)
+			k.logChange(err)
 			if err != nil && complaintOf(err) != unread { // only other facts help then
-				k.rest(ctx, err)
+				k.restAfter(ctx, err)
 				continue // with the newest facts of that time
 			}
 		}
@@ -62,8 +62,8 @@ func (k *keeper) keep(ctx context.Context) {
 	}
 }
 
-// write writes the newest facts to the sink.
-func (k *keeper) write(ctx context.Context) error {
+// writeNewest writes the newest facts to the sink.
+func (k *keeper) writeNewest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	return system.Survive(k.Log, func() error {
@@ -86,16 +86,16 @@ const (
 	unread // the content is not known
 )
 
-// tell logs the begin, the change and the end of a failure.
-func (k *keeper) tell(err error) {
+// logChange logs the begin, the change and the end of a failure.
+func (k *keeper) logChange(err error) {
 	log, now := k.Log.With("publish", k.sink.Name()), complaintOf(err)
 	switch now {
 	case k.complaint:
 	case works:
-		k.notes.put(k.sink.Name(), "")
+		k.notes.putNote(k.sink.Name(), "")
 		log.Info("publication of this node works again")
 	default:
-		k.notes.put(k.sink.Name(), fmt.Sprintf(
+		k.notes.putNote(k.sink.Name(), fmt.Sprintf(
 			"publication of this node by %s is outdated since %s: %v", k.sink.Name(),
 			time.Now().Format(time.RFC3339), err))
 		log.Warn("publication of this node is outdated; retrying", "error", err)
@@ -120,9 +120,9 @@ func complaintOf(err error) complaint {
 	}
 }
 
-// rest waits after a failure: for the pause, or as long as the API server asks, or until the API server is
-// reachable again.
-func (k *keeper) rest(ctx context.Context, err error) {
+// restAfter waits after a failure: for the pause, or as long as the API server asks, or until the API server
+// is reachable again.
+func (k *keeper) restAfter(ctx context.Context, err error) {
 	k.pause = min(max(firstPause, 2*k.pause), MaxPause)
 	pause := k.pause + rand.N(k.pause/4)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -162,8 +162,8 @@ type notes struct {
 	text map[string]string
 }
 
-// put sets the sentence of a subject; "" removes it.
-func (n *notes) put(subject, text string) {
+// putNote sets the sentence of a subject; "" removes it.
+func (n *notes) putNote(subject, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.text == nil {
@@ -175,7 +175,7 @@ func (n *notes) put(subject, text string) {
 	}
 }
 
-func (n *notes) all() []string {
+func (n *notes) allNotes() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var all []string

@@ -17,12 +17,12 @@ func TestRest(t *testing.T) {
 		const asked = 30 * time.Second
 		k := keeper{Config: &Config{}}
 		began := time.Now()
-		k.rest(t.Context(), apierrors.NewTooManyRequests("busy", int(asked.Seconds())))
+		k.restAfter(t.Context(), apierrors.NewTooManyRequests("busy", int(asked.Seconds())))
 		if took := time.Since(began); took != asked || k.pause != firstPause {
 			t.Errorf("rested %s, want %s; pause %s", took, asked, k.pause)
 		}
 		for want := 2 * firstPause; want < 4*MaxPause; want *= 2 {
-			k.rest(t.Context(), errors.New("unreachable"))
+			k.restAfter(t.Context(), errors.New("unreachable"))
 			if k.pause != min(want, MaxPause) {
 				t.Errorf("pause %s, want %s", k.pause, min(want, MaxPause))
 			}

@@ -195,7 +195,7 @@ func (s *ObjectSink) Write(ctx context.Context, f Facts) (written bool, err erro
 		s.there = nil
 	}
 	if s.there == nil {
-		if left, err := s.compare(ctx, o, body); left || err != nil {
+		if left, err := s.compareObject(ctx, o, body); left || err != nil {
 			return false, err
 		}
 	}
@@ -203,9 +203,9 @@ func (s *ObjectSink) Write(ctx context.Context, f Facts) (written bool, err erro
 		return false, nil
 	}
 	s.there = nil // until the write succeeds
-	err = s.client.apply(ctx, o, !s.shared)
+	err = s.client.applyObject(ctx, o, !s.shared)
 	if s.shared && apierrors.IsConflict(err) {
-		s.leave(o)
+		s.leaveObject(o)
 		return false, nil
 	}
 	if err != nil {
@@ -215,29 +215,29 @@ func (s *ObjectSink) Write(ctx context.Context, f Facts) (written bool, err erro
 	return true, nil
 }
 
-// compare reads the API server's object. It reports whether the object belongs to other software and stays
-// unchanged.
-func (s *ObjectSink) compare(ctx context.Context, o Object, body []byte) (left bool, err error) {
-	has, err := s.client.get(ctx, o)
+// compareObject reads the API server's object. It reports whether the object belongs to other software and
+// stays unchanged.
+func (s *ObjectSink) compareObject(ctx context.Context, o Object, body []byte) (left bool, err error) {
+	has, err := s.client.getObject(ctx, o)
 	if err != nil || has == nil {
 		return false, err
 	}
-	theirs, ours, err := decode(has, body)
+	theirs, ours, err := decodeBoth(has, body)
 	if err != nil {
 		return false, fmt.Errorf("compare %s: %w", o, err)
 	}
-	if s.shared && !labelled(theirs) {
-		s.leave(o)
+	if s.shared && !isOurs(theirs) {
+		s.leaveObject(o)
 		return true, nil
 	}
-	if same(theirs, ours) {
+	if isSame(theirs, ours) {
 		s.there, s.warned = body, false
 	}
 	return false, nil
 }
 
-// leave logs once that an object belongs to other software, until the object is Tandem's again.
-func (s *ObjectSink) leave(o Object) {
+// leaveObject logs once that an object belongs to other software, until the object is Tandem's again.
+func (s *ObjectSink) leaveObject(o Object) {
 	if !s.warned {
 		s.log.Warn("not replacing an object of this node from another publisher; to let Tandem publish the "+
 			"object, stop the other publisher and delete the object", "publish", s.name, "object", o.String())
@@ -245,7 +245,7 @@ func (s *ObjectSink) leave(o Object) {
 	s.warned = true
 }
 
-func decode(theirs, ours []byte) (a, b map[string]any, err error) {
+func decodeBoth(theirs, ours []byte) (a, b map[string]any, err error) {
 	for content, into := range map[*[]byte]*map[string]any{&theirs: &a, &ours: &b} {
 		d := json.NewDecoder(bytes.NewReader(*content))
 		d.UseNumber() // bytes of memory are more than a float holds
@@ -256,15 +256,15 @@ func decode(theirs, ours []byte) (a, b map[string]any, err error) {
 	return a, b, nil
 }
 
-func labelled(object map[string]any) bool {
+func isOurs(object map[string]any) bool {
 	metadata, _ := object["metadata"].(map[string]any)
 	labels, _ := metadata["labels"].(map[string]any)
 	return labels[ManagedBy] == FieldManager
 }
 
-// same reports whether the object has all of our fields, and no others except metadata. Labels of others do
+// isSame reports whether the object has all of our fields, and no others except metadata. Labels of others do
 // not matter.
-func same(theirs, ours map[string]any) bool {
+func isSame(theirs, ours map[string]any) bool {
 	for key := range theirs {
 		if _, written := ours[key]; !written && key != "metadata" {
 			return false

@@ -101,13 +101,13 @@ type Publisher struct {
 func New(config Config) *Publisher { return &Publisher{config: config} }
 
 // Notes returns sentences about failing sinks, by their names.
-func (p *Publisher) Notes() []string { return p.notes.all() }
+func (p *Publisher) Notes() []string { return p.notes.allNotes() }
 
 // Publish keeps all sinks up to date until ctx is done. A panic also ends the work for the sinks: the caller
 // recovers and calls Publish again. Until then Notes says that the publications are not up to date.
 func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced) error {
 	var all sync.WaitGroup
-	defer p.notes.put(stale, "")
+	defer p.notes.putNote(stale, "")
 	defer p.noteFailure(ctx)
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -115,7 +115,7 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 	newest := &system.Newest[*Facts]{} // nil before the first
 	for _, sink := range p.config.Sinks {
 		k := keeper{Config: &p.config, sink: sink, newest: newest, notes: &p.notes}
-		all.Go(func() { k.keep(ctx) })
+		all.Go(func() { k.keepWritten(ctx) })
 	}
 	events := make(chan Change, 16)
 	all.Go(func() {
@@ -125,16 +125,16 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 	defer tick.Stop()
 	check := time.NewTimer(untilRecheck())
 	defer check.Stop()
-	p.heard(Started)       // another plugin may have published meanwhile, and the kubelet have been started
-	p.collect(ctx, events) // when another plugin served before, all have to announce again
+	p.noteChange(Started)         // another plugin may have published meanwhile, and the kubelet have started
+	p.collectChanges(ctx, events) // when another plugin served before, all have to announce again
 	for ctx.Err() == nil {
 		announced, changed := plugins.Announced()
 		enforcement, otherwise := plugins.Enforcement()
 		if len(announced.Resources) > 0 { // no resources yet means unknown, not none
-			read := p.config.Reader.Read(ctx, announced.Tree, resources(announced), announced.Before)
+			read := p.config.Reader.Read(ctx, announced.Tree, announcedResources(announced), announced.Before)
 			read.Enforced, read.Alignment = enforcement.Enforced(), plugins.Policy().Publish()
 			newest.Set(&read)
-			p.notes.put(failure, "")
+			p.notes.putNote(failure, "")
 			p.noteStale(read.Stale)
 		}
 		select {
@@ -145,12 +145,12 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 		case <-tick.C:
 		case <-check.C:
 			p.config.Reader.Recheck()
-			p.forget()
+			p.forgetPublished()
 			check.Reset(untilRecheck())
 		case event := <-events:
-			p.heard(event)
+			p.noteChange(event)
 		}
-		p.collect(ctx, events)
+		p.collectChanges(ctx, events)
 	}
 	return nil
 }
@@ -168,42 +168,42 @@ func (p *Publisher) noteStale(reason error) {
 		text = fmt.Sprintf("devices, CPUs and memory of pods are published as known before, "+
 			"and what was never known is not published: %v", reason)
 	}
-	p.notes.put(stale, text)
+	p.notes.putNote(stale, text)
 }
 
 // noteFailure notes the end of Publish before the end of ctx.
 func (p *Publisher) noteFailure(ctx context.Context) {
 	if ctx.Err() == nil {
-		p.notes.put(failure, fmt.Sprintf("what is published of this node is not up to date since %s: "+
+		p.notes.putNote(failure, fmt.Sprintf("what is published of this node is not up to date since %s: "+
 			"the publisher failed and is started again; its log has the reason", time.Now().Format(time.RFC3339)))
 	}
 }
 
-// collect waits a moment for more changes.
-func (p *Publisher) collect(ctx context.Context, events <-chan Change) {
+// collectChanges waits a moment for more changes.
+func (p *Publisher) collectChanges(ctx context.Context, events <-chan Change) {
 	enough := time.After(Coalesce + rand.N(Jitter))
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case event := <-events:
-			p.heard(event)
+			p.noteChange(event)
 		case <-enough:
 			return
 		}
 	}
 }
 
-func (p *Publisher) heard(event Change) {
+func (p *Publisher) noteChange(event Change) {
 	if event != Started {
 		return
 	}
 	p.config.Reader.Restarted()
-	p.forget() // the node can be another
+	p.forgetPublished() // the node can be another
 }
 
-// forget makes all sinks read the published content.
-func (p *Publisher) forget() {
+// forgetPublished makes all sinks read the published content.
+func (p *Publisher) forgetPublished() {
 	for _, sink := range p.config.Sinks {
 		sink.Forget()
 	}
@@ -212,9 +212,9 @@ func (p *Publisher) forget() {
 // untilRecheck returns the time until the next recheck.
 func untilRecheck() time.Duration { return recheck + rand.N(recheck/4) }
 
-// resources returns the announced resources. The kubelet marks a resource's devices unhealthy while its
-// plugin is absent.
-func resources(a admission.Announced) []Resource {
+// announcedResources returns the announced resources. The kubelet marks a resource's devices unhealthy while
+// its plugin is absent.
+func announcedResources(a admission.Announced) []Resource {
 	var all []Resource
 	for _, r := range a.Resources {
 		devices := slices.SortedFunc(maps.Values(r.Devices), device.Compare)

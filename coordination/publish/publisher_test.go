@@ -58,16 +58,16 @@ func TestUnreadFactsAreAwaited(t *testing.T) {
 		k := keeper{
 			Config: &config, sink: knowing{}, newest: &system.Newest[*Facts]{}, notes: &notes{},
 		}
-		go k.keep(ctx)
+		go k.keepWritten(ctx)
 		k.newest.Set(&Facts{Unread: ErrUnread})
 		<-time.After(time.Hour)
-		all := k.notes.all()
+		all := k.notes.allNotes()
 		if attempts != 1 || len(all) != 1 || !strings.Contains(all[0], ErrUnread.Error()) {
 			t.Errorf("%d attempts, notes %q", attempts, all)
 		}
 		k.newest.Set(&Facts{})
 		synctest.Wait()
-		if all := k.notes.all(); attempts != 2 || len(all) > 0 {
+		if all := k.notes.allNotes(); attempts != 2 || len(all) > 0 {
 			t.Errorf("%d attempts, notes %q", attempts, all)
 		}
 	})
@@ -191,15 +191,15 @@ func TestEndedTargetHasNoNote(t *testing.T) {
 		k := keeper{
 			Config: &config, sink: unused{}, newest: &system.Newest[*Facts]{}, notes: &notes{},
 		}
-		go k.keep(ctx)
+		go k.keepWritten(ctx)
 		k.newest.Set(&Facts{})
 		synctest.Wait()
-		if all := k.notes.all(); len(all) != 1 {
+		if all := k.notes.allNotes(); len(all) != 1 {
 			t.Errorf("notes of a target that fails: %q", all)
 		}
 		cancel()
 		synctest.Wait()
-		if all := k.notes.all(); len(all) > 0 {
+		if all := k.notes.allNotes(); len(all) > 0 {
 			t.Errorf("notes of a target that has ended: %q", all)
 		}
 	})
@@ -222,7 +222,7 @@ func TestKubeletStartMakesTargetsReadAgain(t *testing.T) {
 	})
 	for change, want := range map[Change]int{Written: 0, Started: 1} {
 		times = 0
-		if p.heard(change); times != want {
+		if p.noteChange(change); times != want {
 			t.Errorf("change %d: the content is read again %d times, want %d", change, times, want)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // BuildSpec returns the specification of a node's NodeTopology. Equal facts give equal results, in any order
 // of their lists.
 func BuildSpec(f Facts) v1alpha1.Spec {
-	numbers := number(f.Resources)
+	numbers := numberDevices(f.Resources)
 	spec := v1alpha1.Spec{Kubelet: f.Kubelet, Alignment: f.Alignment, Resources: []v1alpha1.Resource{}}
 	for _, r := range numbers.resources {
 		spec.Resources = append(spec.Resources, newResource(f.Tree, r))
@@ -28,9 +28,9 @@ func BuildSpec(f Facts) v1alpha1.Spec {
 	for _, n := range f.NUMANodes {
 		spec.NUMANodes = append(spec.NUMANodes, newNUMANode(f, n))
 	}
-	spec.Links = links(numbers.resources)
-	spec.Held, spec.MemoryReserved = holdings(f, numbers), memoryReserved(f)
-	spec.Summary = summary(spec, f.Gone)
+	spec.Links = newLinks(numbers.resources)
+	spec.Held, spec.MemoryReserved = newHoldings(f, numbers), memoryReserved(f)
+	spec.Summary = newSummary(spec, f.Gone)
 	return spec
 }
 
@@ -40,7 +40,7 @@ type numbered struct {
 	of        map[string]map[string]int // by resource and ID
 }
 
-func number(resources []Resource) numbered {
+func numberDevices(resources []Resource) numbered {
 	n := numbered{slices.Clone(resources), map[string]map[string]int{}}
 	slices.SortFunc(n.resources, func(a, b Resource) int { return strings.Compare(a.Name, b.Name) })
 	for i := range n.resources {
@@ -57,7 +57,7 @@ func number(resources []Resource) numbered {
 // set collects the numbers of devices by resource, or by NUMA node.
 type set map[string][]int
 
-func (s set) add(of string, number int) { s[of] = append(s[of], number) }
+func (s set) addNumber(of string, number int) { s[of] = append(s[of], number) }
 
 // sets converts the numbers; nil for an empty set.
 func (s set) sets() map[string]v1alpha1.Set {
@@ -81,7 +81,7 @@ func newResource(tree *topology.Tree, r Resource) v1alpha1.Resource {
 			unhealthy = append(unhealthy, number)
 		}
 		if node, known := d.NUMA.Number(); known {
-			hints.add(strconv.Itoa(node), number)
+			hints.addNumber(strconv.Itoa(node), number)
 		}
 	}
 	published.Unhealthy, published.Hints = v1alpha1.SetOf(unhealthy...), hints.sets()
@@ -122,9 +122,9 @@ type linkOf struct {
 	hops, count int
 }
 
-// links returns the links between GPUs, or nil if all are equal. A card with several devices is named by its
-// first one.
-func links(resources []Resource) []v1alpha1.Link {
+// newLinks returns the links between GPUs, or nil if all are equal. A card with several devices is named by
+// its first one.
+func newLinks(resources []Resource) []v1alpha1.Link {
 	refs := map[topology.Address]v1alpha1.GPURef{}
 	for _, r := range resources {
 		if r.Kind != "gpu" {
@@ -213,10 +213,10 @@ func memoryReserved(f Facts) []v1alpha1.MemoryReserved {
 	return all
 }
 
-// holdings returns the devices, CPUs and memory of pods. Devices without an announcement have no number and
-// are omitted. A container with only such devices is listed without devices, and so does not count as on the
-// way to the node.
-func holdings(f Facts, n numbered) []v1alpha1.Held {
+// newHoldings returns the devices, CPUs and memory of pods. Devices without an announcement have no number
+// and are omitted. A container with only such devices is listed without devices, and so does not count as on
+// the way to the node.
+func newHoldings(f Facts, n numbered) []v1alpha1.Held {
 	pods := map[string]map[string]*v1alpha1.Container{}
 	of := func(uid, name string) *v1alpha1.Container {
 		if pods[uid] == nil {
@@ -233,7 +233,7 @@ func holdings(f Facts, n numbered) []v1alpha1.Held {
 			ours = ours || n.of[resource] != nil
 			for _, id := range ids {
 				if number, known := n.of[resource][id]; known {
-					devices.add(resource, number)
+					devices.addNumber(resource, number)
 				}
 			}
 		}
@@ -252,14 +252,14 @@ func holdings(f Facts, n numbered) []v1alpha1.Held {
 	if state, unknown := f.Memory.Get(); unknown == nil {
 		for uid, containers := range state.Entries {
 			for name, blocks := range containers {
-				of(uid, name).Memory = memory(blocks)
+				of(uid, name).Memory = newMemory(blocks)
 			}
 		}
 	}
-	return ordered(pods)
+	return sortPods(pods)
 }
 
-func memory(blocks []kubelet.MemoryBlock) []v1alpha1.MemoryBlock {
+func newMemory(blocks []kubelet.MemoryBlock) []v1alpha1.MemoryBlock {
 	var all []v1alpha1.MemoryBlock
 	for _, b := range blocks {
 		all = append(all, v1alpha1.MemoryBlock{
@@ -272,7 +272,7 @@ func memory(blocks []kubelet.MemoryBlock) []v1alpha1.MemoryBlock {
 	return all
 }
 
-func ordered(pods map[string]map[string]*v1alpha1.Container) []v1alpha1.Held {
+func sortPods(pods map[string]map[string]*v1alpha1.Container) []v1alpha1.Held {
 	var all []v1alpha1.Held
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
 		h := v1alpha1.Held{UID: uid}
@@ -284,8 +284,8 @@ func ordered(pods map[string]map[string]*v1alpha1.Container) []v1alpha1.Held {
 	return all
 }
 
-// summary counts the most important values for people.
-func summary(s v1alpha1.Spec, gone Gone) v1alpha1.Summary {
+// newSummary counts the most important values for people.
+func newSummary(s v1alpha1.Spec, gone Gone) v1alpha1.Summary {
 	free, kinds := freeDevices(s, gone), map[string]v1alpha1.Kind{}
 	healthy, left := map[v1alpha1.Kind]int{}, map[v1alpha1.Kind]int{}
 	for _, r := range s.Resources {
@@ -324,7 +324,7 @@ func freeDevices(s v1alpha1.Spec, gone Gone) map[string]map[int]bool {
 		for number := range r.Devices {
 			free[r.Name][number] = true
 		}
-		drop(free[r.Name], r.Unhealthy)
+		dropDevices(free[r.Name], r.Unhealthy)
 	}
 	for _, pod := range s.Held {
 		if gone[pod.UID] {
@@ -332,14 +332,14 @@ func freeDevices(s v1alpha1.Spec, gone Gone) map[string]map[int]bool {
 		}
 		for _, container := range pod.Containers {
 			for name, devices := range container.Devices {
-				drop(free[name], devices)
+				dropDevices(free[name], devices)
 			}
 		}
 	}
 	return free
 }
 
-func drop(from map[int]bool, devices v1alpha1.Set) {
+func dropDevices(from map[int]bool, devices v1alpha1.Set) {
 	for _, number := range devices.Numbers() {
 		delete(from, number)
 	}

@@ -51,7 +51,7 @@ func findSpots(tree *topology.Tree, resources []Resource) map[string][]*spot {
 				found[tree.Switch(d.Address)] = append(found[tree.Switch(d.Address)], s)
 			}
 			s.numa = s.numa.Lower(tree.NUMA(d.Address))
-			s.devices.add(r.Name, number)
+			s.devices.addNumber(r.Name, number)
 		}
 	}
 	return found

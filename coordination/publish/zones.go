@@ -81,7 +81,7 @@ type Attribute struct {
 func BuildZones(f Facts) *ResourceTopology {
 	t := &ResourceTopology{TypeMeta: metav1.TypeMeta{APIVersion: zonesVersion, Kind: zonesKind}, Zones: []Zone{}}
 	t.Policies, t.Attributes = policyWords(f.Kubelet)
-	t.Attributes = append(t.Attributes, fingerprint(f.Exclusive)...)
+	t.Attributes = append(t.Attributes, hashPods(f.Exclusive)...)
 	spec := BuildSpec(f)
 	free := freeDevices(spec, f.Gone)
 	for _, node := range f.NUMANodes {
@@ -112,9 +112,9 @@ func BuildZones(f Facts) *ResourceTopology {
 	return t
 }
 
-// fingerprint returns a hash of the pods that hold exclusive resources. A scheduler that subtracts pods by
+// hashPods returns a hash of the pods that hold exclusive resources. A scheduler that subtracts pods by
 // itself uses it to detect when the object includes all of them (the cache of NodeResourceTopologyMatch).
-func fingerprint(pods Exclusive) []Attribute {
+func hashPods(pods Exclusive) []Attribute {
 	if pods == nil {
 		return nil
 	}
@@ -153,10 +153,10 @@ func countDevices(r v1alpha1.Resource, here v1alpha1.Set, free map[int]bool) Zon
 }
 
 func newZoneResource(name string, capacity, allocatable, available int) ZoneResource {
-	return ZoneResource{name, quantity(capacity), quantity(allocatable), quantity(available)}
+	return ZoneResource{name, newQuantity(capacity), newQuantity(allocatable), newQuantity(available)}
 }
 
-func quantity(count int) resource.Quantity {
+func newQuantity(count int) resource.Quantity {
 	return *resource.NewQuantity(int64(count), resource.DecimalSI)
 }
 

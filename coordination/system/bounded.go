@@ -30,15 +30,15 @@ func (t Turn) Busy() bool { return len(t) > 0 }
 
 // Await waits until no call is in progress. It returns ErrBusy if ctx is done first.
 func (t Turn) Await(ctx context.Context) error {
-	if err := t.take(ctx); err != nil {
+	if err := t.takeTurn(ctx); err != nil {
 		return err
 	}
 	<-t
 	return nil
 }
 
-// take waits for the turn. The holder returns the turn with a receive.
-func (t Turn) take(ctx context.Context) error {
+// takeTurn waits for the turn. The holder returns the turn with a receive.
+func (t Turn) takeTurn(ctx context.Context) error {
 	select {
 	case t <- struct{}{}:
 		return nil
@@ -59,7 +59,7 @@ func CallInTurn[T any](ctx context.Context, turn Turn, work func() (T, error)) <
 	results := make(chan Result[T], 1)
 	go func() {
 		var r Result[T]
-		r.Err = turn.take(ctx)
+		r.Err = turn.takeTurn(ctx)
 		if r.Err == nil {
 			r.Value, r.Err = work()
 			<-turn // before the result: the receiver may call again

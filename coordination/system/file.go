@@ -87,15 +87,15 @@ func (f folder) Sync() error {
 // Replace replaces a file in one step, so that no reader sees a partial file. After a power failure the file
 // may be empty.
 func (d Disk) Replace(name string, content []byte, mode os.FileMode) error {
-	return d.in("replace", name, func(f Folder, name string) error {
+	return d.changeFile("replace", name, func(f Folder, name string) error {
 		return ReplaceIn(f, name, content, mode)
 	})
 }
 
 // ReplaceDurably is Replace with durability: after a successful return the file survives a power failure.
 func (d Disk) ReplaceDurably(name string, content []byte, mode os.FileMode) error {
-	return d.in("replace", name, func(f Folder, name string) error {
-		if err := replace(f, name, content, mode, File.Sync); err != nil {
+	return d.changeFile("replace", name, func(f Folder, name string) error {
+		if err := replaceFile(f, name, content, mode, File.Sync); err != nil {
 			return err
 		}
 		return f.Sync() // the folder contains the name and needs its own sync
@@ -115,20 +115,20 @@ func (d Disk) Update(name string, content []byte, mode, folder os.FileMode) erro
 
 // Keep makes a name durable, as ReplaceDurably does: its process may have been killed before.
 func (d Disk) Keep(name string) error {
-	return d.in("sync name of", name, func(f Folder, _ string) error { return f.Sync() })
+	return d.changeFile("sync name of", name, func(f Folder, _ string) error { return f.Sync() })
 }
 
 // Remove removes a file, if it exists.
 func (d Disk) Remove(name string) error {
-	err := d.in("remove", name, Folder.Remove)
+	err := d.changeFile("remove", name, Folder.Remove)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// in changes a file in its folder.
-func (d Disk) in(verb, name string, change func(f Folder, name string) error) error {
+// changeFile changes a file in its folder.
+func (d Disk) changeFile(verb, name string, change func(f Folder, name string) error) error {
 	folder, err := d.Folder(filepath.Dir(name))
 	if err == nil {
 		defer folder.Close()
@@ -142,10 +142,10 @@ func (d Disk) in(verb, name string, change func(f Folder, name string) error) er
 
 // ReplaceIn is Disk.Replace in an open folder.
 func ReplaceIn(f Folder, name string, content []byte, mode os.FileMode) error {
-	return replace(f, name, content, mode, func(File) error { return nil })
+	return replaceFile(f, name, content, mode, func(File) error { return nil })
 }
 
-func replace(f Folder, name string, content []byte, mode os.FileMode, sync func(File) error) (err error) {
+func replaceFile(f Folder, name string, content []byte, mode os.FileMode, sync func(File) error) (err error) {
 	temporary := temporaries + rand.Text()
 	file, err := f.Create(temporary)
 	if err != nil {
@@ -201,7 +201,7 @@ type Layout struct {
 
 // Decode decodes a JSON file that another process has written. The error of a newer version is an ErrNewer.
 func Decode[T any](content []byte, layout Layout) (value T, err error) {
-	if err := layout.check(content); err != nil {
+	if err := layout.checkLayout(content); err != nil {
 		return value, err
 	}
 	if err := json.Unmarshal(content, &value); err != nil {
@@ -210,8 +210,8 @@ func Decode[T any](content []byte, layout Layout) (value T, err error) {
 	return value, nil
 }
 
-// check returns an error for a file without the layout.
-func (l Layout) check(content []byte) error {
+// checkLayout returns an error for a file without the layout.
+func (l Layout) checkLayout(content []byte) error {
 	if l.Version > 0 {
 		var file struct{ Version int }
 		if err := json.Unmarshal(content, &file); err != nil {

@@ -33,13 +33,13 @@ type Watch struct {
 // or look returns an error, which Run returns.
 func (w Watch) Run(ctx context.Context, look func() error) error {
 	s := source{Watch: w}
-	defer s.close()
+	defer s.closeWatcher()
 	for {
-		pause := s.follow()
+		pause := s.followPaths()
 		if err := look(); err != nil {
 			return err
 		}
-		if !s.await(ctx, pause) {
+		if !s.awaitEvent(ctx, pause) {
 			return nil
 		}
 	}
@@ -52,16 +52,16 @@ type source struct {
 	warned  bool
 }
 
-func (s *source) close() {
+func (s *source) closeWatcher() {
 	if s.watcher != nil {
 		_ = s.watcher.Close()
 	}
 }
 
-// follow watches the files and folders that are currently at the paths, and returns the time until the next
-// look without an event.
-func (s *source) follow() time.Duration {
-	err := s.watch()
+// followPaths watches the files and folders that are currently at the paths, and returns the time until the
+// next look without an event.
+func (s *source) followPaths() time.Duration {
+	err := s.addPaths()
 	if err == nil {
 		s.warned = false
 		return s.Interval
@@ -75,8 +75,8 @@ func (s *source) follow() time.Duration {
 	return pause
 }
 
-// watch adds all paths. Adding a path again has no effect unless the path has a new file or folder.
-func (s *source) watch() error {
+// addPaths adds all paths. Adding a path again has no effect unless the path has a new file or folder.
+func (s *source) addPaths() error {
 	if s.watcher == nil {
 		open := s.Open
 		if open == nil {
@@ -97,8 +97,8 @@ func (s *source) watch() error {
 	return failed
 }
 
-// await waits for an event, or for the end of the pause; it returns false when ctx is done.
-func (s *source) await(ctx context.Context, pause time.Duration) bool {
+// awaitEvent waits for an event, or for the end of the pause; it returns false when ctx is done.
+func (s *source) awaitEvent(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	var events <-chan fsnotify.Event

@@ -56,8 +56,8 @@ func atMost(what string, count, limit int) error {
 	return nil
 }
 
-// within returns an error if a number is negative or too high.
-func within(what string, number, limit int) error {
+// checkRange returns an error if a number is negative or too high.
+func checkRange(what string, number, limit int) error {
 	if number < 0 || number > limit {
 		return fmt.Errorf("%s %d: want a number from 0 to %d", what, number, limit)
 	}
@@ -68,7 +68,7 @@ func (s *Spec) validateKubelet() error {
 	k := &s.Kubelet
 	options := max(len(k.TopologyManagerPolicyOptions), len(k.CPUManagerPolicyOptions))
 	return errors.Join(atMost("policy options", options, MaxOptions),
-		within("reserved CPUs", k.ReservedCPUs, MaxCPUs),
+		checkRange("reserved CPUs", k.ReservedCPUs, MaxCPUs),
 		atMost("bytes of namespaces", len(s.Alignment.OptOut), MaxNamespaces))
 }
 
@@ -77,8 +77,8 @@ func (s *Spec) validateKubelet() error {
 var extendedResource = regexp.MustCompile(
 	`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 
-// native reports whether a resource is in a domain of Kubernetes.
-func native(name string) bool {
+// isNative reports whether a resource is in a domain of Kubernetes.
+func isNative(name string) bool {
 	domain, _, _ := strings.Cut(name, "/")
 	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
 }
@@ -92,13 +92,13 @@ func (s *Spec) validateResources() error {
 	for i := range s.Resources {
 		r := &s.Resources[i]
 		switch {
-		case !extendedResource.MatchString(r.Name) || native(r.Name):
+		case !extendedResource.MatchString(r.Name) || isNative(r.Name):
 			return fmt.Errorf("resource %.40q: want the name of an extended resource", r.Name)
 		case names[r.Name]:
 			return fmt.Errorf("resource %s is there twice", r.Name)
 		}
 		names[r.Name] = true
-		if err := within("devices of "+r.Name, r.Devices, MaxDevices); err != nil {
+		if err := checkRange("devices of "+r.Name, r.Devices, MaxDevices); err != nil {
 			return err
 		}
 		devices += r.Devices
@@ -135,14 +135,14 @@ func (s *Spec) validateSwitches() error {
 			numa = *sw.NUMA
 		}
 		if err := errors.Join(
-			within("NUMA node", numa, MaxNUMANodes-1), within("bridges of a path", depth, MaxDepth),
-			within("redirecting bridges", redirected, MaxDepth), atMost("bytes of a path", len(sw.Path), MaxPath),
+			checkRange("NUMA node", numa, MaxNUMANodes-1), checkRange("bridges of a path", depth, MaxDepth),
+			checkRange("redirecting bridges", redirected, MaxDepth), atMost("bytes of a path", len(sw.Path), MaxPath),
 		); err != nil {
 			return fmt.Errorf("switch %.40q: %w", sw.Name, err)
 		}
 		for _, b := range sw.Below {
-			if err := errors.Join(within("bridges of a path", depth+1+strings.Count(b.Path, "/"), MaxDepth+1),
-				within("redirecting bridges", b.Redirected, 2*MaxDepth),
+			if err := errors.Join(checkRange("bridges of a path", depth+1+strings.Count(b.Path, "/"), MaxDepth+1),
+				checkRange("redirecting bridges", b.Redirected, 2*MaxDepth),
 				atMost("bytes of a path", len(b.Path), MaxPath)); err != nil {
 				return fmt.Errorf("switch %.40q: %w", sw.Name, err)
 			}
@@ -159,7 +159,7 @@ func (s *Spec) validateNUMANodes() error {
 	known := map[int]bool{}
 	for i := range s.NUMANodes {
 		n := &s.NUMANodes[i]
-		if err := errors.Join(within("NUMA node", n.Number, MaxNUMANodes-1),
+		if err := errors.Join(checkRange("NUMA node", n.Number, MaxNUMANodes-1),
 			atMost("distances", len(n.Distances), MaxNUMANodes), atMost("cores", len(n.Cores), MaxCPUs),
 			atMost("kinds of memory", len(n.Memory), MaxMemoryKinds)); err != nil {
 			return err
@@ -178,7 +178,7 @@ func (s *Spec) validateLinks() error {
 		return err
 	}
 	for _, l := range s.Links {
-		err := errors.Join(within("hops", l.Hops, most), within("links of two GPUs", l.Count, most))
+		err := errors.Join(checkRange("hops", l.Hops, most), checkRange("links of two GPUs", l.Count, most))
 		if err != nil {
 			return err
 		}

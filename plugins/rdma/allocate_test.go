@@ -334,7 +334,7 @@ func TestVDPADevinfo(t *testing.T) {
 	} {
 		p, _ := offered(t, functions.Example(), nil, "intel.com",
 			resources(`{"resourceName": "a", "selectors": {"vdpaType": "`+kind+`"}}`))
-		pool, _ := p.vfs.latest(p.name)
+		pool, _ := p.vfs.latestPool(p.name)
 		if _, err := p.Allocate(t.Context(), ids(pool)); err != nil {
 			t.Fatal(err)
 		}

@@ -30,8 +30,8 @@ func withCDI(
 	p, _ := offered(t, s, dev, prefix, list)
 	dir := t.TempDir()
 	p.host.CDI = &grants.CDI{Dirs: []string{t.TempDir(), dir}, Field: field}
-	pool, _ := p.vfs.latest(p.name)
-	p.prepare(pool)
+	pool, _ := p.vfs.latestPool(p.name)
+	p.restoreFiles(pool)
 	return p, dir
 }
 
@@ -93,8 +93,8 @@ func TestCDIResolves(t *testing.T) {
 			first, _ := offered(t, s, nil, "intel.com", two)
 			p := NewPlugin(first.vfs.Names()[i], first.vfs, first.host, newRecorder(), first.log)
 			p.host.CDI = &grants.CDI{Dirs: []string{dir}, Field: field}
-			pool, _ := p.vfs.latest(p.name)
-			p.prepare(pool)
+			pool, _ := p.vfs.latestPool(p.name)
+			p.restoreFiles(pool)
 			got, err := respond(t.Context(), p, []string{id})
 			if err != nil {
 				t.Fatal(err)
@@ -230,7 +230,7 @@ func TestCDISpecIsKept(t *testing.T) {
 			s.Remove(functions.Dir("0000:86:02.3") + "/" + class)
 			s.Write(functions.Dir("0000:86:02.3")+"/"+class+"/"+node+"77/ibdev", "mlx5_5")
 		}
-		if err := p.vfs.scan(); err != nil {
+		if err := p.vfs.scanMachine(); err != nil {
 			t.Fatal(err)
 		}
 		renumbered := strings.NewReplacer("uverbs5", "uverbs77", "umad5", "umad77").Replace(string(whole))
@@ -246,11 +246,11 @@ func TestCDISpecIsKept(t *testing.T) {
 // A container may start again whatever is wrong with its VF at that moment.
 func TestCDISpecHasUnhealthyVF(t *testing.T) {
 	p, folder := withCDI(t, rdmaVF(), nil, "intel.com", resources(rdmaPool), false)
-	pool, _ := p.vfs.latest(p.name)
+	pool, _ := p.vfs.latestPool(p.name)
 	pool.Devices = slices.Clone(pool.Devices)
 	pool.Devices[0].Fault = "link down"
 	p.vfs.pools[p.name] = pool
-	p.prepare(pool)
+	p.restoreFiles(pool)
 	content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
 	if err != nil || !strings.Contains(string(content), "name: 0000:86:02.3") {
 		t.Errorf("spec %s, %v", content, err)
@@ -301,9 +301,9 @@ func TestCDIFolderThatCanBeWrittenLater(t *testing.T) {
 			p, _ := offered(t, s, nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))
 			dir := filepath.Join(t.TempDir(), "cdi")
 			p.host.CDI = &grants.CDI{Dirs: []string{dir}}
-			pool, _ := p.vfs.latest(p.name)
+			pool, _ := p.vfs.latestPool(p.name)
 			if writtenBefore {
-				p.prepare(pool)
+				p.restoreFiles(pool)
 				if err := os.RemoveAll(dir); err != nil {
 					t.Fatal(err)
 				}
@@ -311,7 +311,7 @@ func TestCDIFolderThatCanBeWrittenLater(t *testing.T) {
 			if err := os.WriteFile(dir, nil, 0o600); err != nil { // in the place of the folder
 				t.Fatal(err)
 			}
-			p.prepare(pool)
+			p.restoreFiles(pool)
 			if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1"}); err == nil ||
 				!strings.Contains(err.Error(), "write CDI spec") {
 				t.Errorf("without a folder: error %v", err)

@@ -41,7 +41,7 @@ func TestEveryStepOfTheMemory(t *testing.T) {
 		two.Function("0000:86:02.4", functions.Facts{"pf": "0000:86:00.0", "netdev": "ens1v1", "rdma": "mlx5_6"})
 		fault.During(t, func() {
 			vfs.finder.Sys = two.FS()
-			if err := vfs.scan(); err != nil {
+			if err := vfs.scanMachine(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -110,10 +110,10 @@ func (n *cdiNode) files(t *testing.T) map[string]string {
 func TestEveryStepOfContainerFiles(t *testing.T) {
 	disk.Each(t, func(t *testing.T, fault *disk.Case) {
 		whole := newCDINode(t, disk.New(1))
-		whole.prepare(whole.newest())
+		whole.restoreFiles(whole.newestPool())
 		want := slices.Sorted(maps.Values(whole.files(t)))
 		n := newCDINode(t, fault.Disk)
-		fault.During(t, func() { n.prepare(n.newest()) })
+		fault.During(t, func() { n.restoreFiles(n.newestPool()) })
 		for name, content := range n.files(t) {
 			if !fault.Power && !slices.Contains(want, content) {
 				t.Errorf("%s is partial: %q", name, content)
@@ -126,10 +126,10 @@ func TestEveryStepOfContainerFiles(t *testing.T) {
 		}
 		next := newCDINode(t, fault.Disk)
 		next.host.DevinfoDir, next.host.CDI.Dirs, next.dir = n.host.DevinfoDir, n.host.CDI.Dirs, n.dir
-		if err := next.host.CDI.CleanUp(next.newest()); err != nil {
+		if err := next.host.CDI.CleanUp(next.newestPool()); err != nil {
 			t.Error(err)
 		}
-		next.prepare(next.newest())
+		next.restoreFiles(next.newestPool())
 		got := slices.Sorted(maps.Values(next.files(t)))
 		if !slices.Equal(got, want) {
 			t.Errorf("files %q, want %q", got, want)

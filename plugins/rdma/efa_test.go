@@ -67,7 +67,7 @@ func load(t *testing.T, name string) (*recording.Machine, *topology.Tree) {
 func TestEFAPreset(t *testing.T) {
 	recorded, tree := load(t, efaMachine)
 	vfs := find(t, recorded.FS(), preset(t, efaPreset), "intel.com", nil)
-	pool, _ := vfs.latest("vpc.amazonaws.com/efa")
+	pool, _ := vfs.latestPool("vpc.amazonaws.com/efa")
 	if len(pool.Devices) != 32 {
 		t.Fatalf("%s: %d devices: %v", vfs.Names(), len(pool.Devices), ids(pool))
 	}

@@ -24,7 +24,7 @@ func TestWithheldHasNotFailed(t *testing.T) {
 		{ID: "failed", Fault: "down", Selector: &pools.Selector{}},
 	}}
 	for i, want := range []string{"", device.Failed} {
-		d := present(pool)[i].Withhold()
+		d := presentDevices(pool)[i].Withhold()
 		if got := device.Health(d.Encode()); got != want || forKubelet([]device.Device{d})[0].Healthy {
 			t.Errorf("%s is %q, healthy %t", d.ID, got, d.Healthy)
 		}
@@ -61,7 +61,7 @@ func TestHealthOutlastsTheDevice(t *testing.T) {
 	vfs := find(t, s.FS(), resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
 	vfs.Heed(health.New(health.Default(), s.FS()))
 	look := func() {
-		vfs.rescan()
+		vfs.scanAgain()
 		vfs.health.Look()
 	}
 	for _, function := range []string{"0000:81:00.0", "0000:81:00.1"} {
@@ -74,7 +74,7 @@ func TestHealthOutlastsTheDevice(t *testing.T) {
 	}
 	s.PF(0x81, "ens1", 1, nil)
 	look()
-	vfs.rescan()
+	vfs.scanAgain()
 	if diff := cmp.Diff([]string{portIsDown}, state(vfs, "intel.com/a")); diff != "" {
 		t.Error(diff)
 	}
@@ -88,7 +88,7 @@ func TestFailedScanHasHealth(t *testing.T) {
 	vfs.health = health.New(health.Default(), s.FS())
 	vfs.health.Watch(watchedBy(vfs.found))
 	vfs.health.Look()
-	vfs.rescan()
+	vfs.scanAgain()
 	if diff := cmp.Diff([]string{portIsDown}, state(vfs, "intel.com/a")); diff != "" {
 		t.Error(diff)
 	}
@@ -106,7 +106,7 @@ func TestFaultIsNotDegraded(t *testing.T) {
 	vfs.Heed(health.New(health.Default(), s.FS()))
 	s.Write(functions.Dir("0000:81:00.0")+"/net/ens1/carrier_up_count", "1")
 	vfs.health.Look()
-	vfs.rescan()
+	vfs.scanAgain()
 	if diff := cmp.Diff([]string{"0000:81:00.1 no carrier on the PF"}, state(vfs, "intel.com/a")); diff != "" {
 		t.Error(diff)
 	}

@@ -42,16 +42,16 @@ type given struct {
 	Settled bool `json:"settled,omitempty"`
 }
 
-// decide decides about the hints of pools as the kubelet knows them, with devices that are gone, and reports
-// whether a decision has changed. The file has a decision before the kubelet has it: a restart must not take
-// hints for given that were withdrawn.
-func (v *VFs) decide(found []pools.Pool) bool {
+// decideHints decides about the hints of pools as the kubelet knows them, with devices that are gone, and
+// reports whether a decision has changed. The file has a decision before the kubelet has it: a restart must
+// not take hints for given that were withdrawn.
+func (v *VFs) decideHints(found []pools.Pool) bool {
 	if v.known.Decide == nil {
 		return false
 	}
 	listed := slices.Clone(found)
 	for i := range listed {
-		listed[i].Devices = v.keep(listed[i])
+		listed[i].Devices = v.addGone(listed[i])
 	}
 	wanted, gpusKnown := v.known.Decide(listed)
 	next, decided, waiting := map[string]given{}, map[string]pools.Decision{}, false
@@ -69,7 +69,7 @@ func (v *VFs) decide(found []pools.Pool) bool {
 			want = pools.Decision{Hints: was.Hints, Why: "the GPUs are not known yet"}
 		}
 		u := v.readUse(pool.Name, was, want)
-		next[pool.Name], decided[pool.Name] = was.next(want, u)
+		next[pool.Name], decided[pool.Name] = was.nextDecision(want, u)
 		waiting = waiting || u.held && !u.early
 	}
 	v.hints.waiting = waiting
@@ -99,8 +99,8 @@ type use struct {
 	busy  string    // a container has a device of the pool, or may have one; "" if none has
 }
 
-// next returns the decision after a wish.
-func (g given) next(want pools.Decision, u use) (given, pools.Decision) {
+// nextDecision returns the decision after a wish.
+func (g given) nextDecision(want pools.Decision, u use) (given, pools.Decision) {
 	keep := func(why string) (given, pools.Decision) { return g, pools.Decision{Hints: g.Hints, Why: why} }
 	g.Settled = g.Settled || g.Hints && u.late && !u.raced
 	switch {
@@ -156,7 +156,7 @@ func (v *VFs) saveHints(next map[string]given) bool {
 		return true
 	}
 	v.setHints(next)
-	if !v.save() {
+	if !v.saveMemory() {
 		v.setHints(before)
 		return false
 	}
@@ -169,9 +169,9 @@ func (v *VFs) setHints(to map[string]given) {
 	v.memory.Hints = to
 }
 
-// admitting notes an Allocate of a pool. If hints have been given a short time ago, the kubelet may have
+// noteAllocate notes an Allocate of a pool. If hints have been given a short time ago, the kubelet may have
 // chosen the NUMA nodes of the container without them: the first Allocate since counts.
-func (v *VFs) admitting(pool string) {
+func (v *VFs) noteAllocate(pool string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if last := v.memory.Hints[pool]; last.Hints && !last.Settled {
@@ -186,9 +186,9 @@ func (v *VFs) admitting(pool string) {
 // decideAgain decides about the pools of the last scan. The kubelet does not write its checkpoint when a pod
 // ends, but for each list: while hints wait for the end of containers, each minute has a list.
 func (v *VFs) decideAgain() {
-	if v.decide(v.found) {
-		v.take(v.found, v.warnings)
-		v.save()
+	if v.decideHints(v.found) {
+		v.takePools(v.found, v.warnings)
+		v.saveMemory()
 	}
 	if v.hints.waiting && time.Since(v.hints.sent) >= decisionLasts {
 		v.hints.sent = time.Now()

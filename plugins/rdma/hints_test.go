@@ -84,7 +84,7 @@ func (n *hintedNode) want(hints bool, why string) {
 	n.Helper()
 	n.vfs.decideAgain()
 	pool := n.vfs.pools["intel.com/a"]
-	for _, d := range forKubelet(present(pool)) {
+	for _, d := range forKubelet(presentDevices(pool)) {
 		if len(d.Nodes) > 0 != hints {
 			n.Errorf("hints of %s: %v, want %t: %s", d.ID, d.Nodes, hints, pool.Decision)
 		}
@@ -106,7 +106,7 @@ func TestHintsFlip(t *testing.T) {
 		n.want(false, "a container may be in admission")
 		<-time.After(admissionLasts)
 		n.want(true, suits)
-		n.vfs.admitting("intel.com/a")
+		n.vfs.noteAllocate("intel.com/a")
 		n.want(false, "a container may have been admitted while the hints were given")
 		n.hold(vfOfNode0)
 		<-time.After(decisionLasts)
@@ -117,7 +117,7 @@ func TestHintsFlip(t *testing.T) {
 		n.heldErr = nil
 		n.want(true, suits)
 		<-time.After(admissionLasts)
-		n.vfs.admitting("intel.com/a")
+		n.vfs.noteAllocate("intel.com/a")
 		n.hold(vfOfNode0)
 		n.want(true, suits)
 		n.wish = pools.Decision{Why: refuses}
@@ -139,7 +139,7 @@ func TestHintsOfGoneVFs(t *testing.T) {
 	runHinted(t, func(n *hintedNode) {
 		n.hold(vfOfNode0)
 		n.sys.Remove(functions.Dir(vfOfNode0))
-		if err := n.vfs.scan(); err != nil {
+		if err := n.vfs.scanMachine(); err != nil {
 			n.Fatal(err)
 		}
 		n.want(false, "containers have devices of the pool")
@@ -182,7 +182,7 @@ func TestHintsAreToldOnce(t *testing.T) {
 			n.want(false, "containers have devices of the pool")
 			<-time.After(admissionLasts)
 			n.want(false, "containers have devices of the pool")
-			n.vfs.admitting("intel.com/a")
+			n.vfs.noteAllocate("intel.com/a")
 		}
 	})
 }
@@ -227,7 +227,7 @@ func TestHintsOfARace(t *testing.T) {
 	runHinted(t, func(n *hintedNode) {
 		<-time.After(admissionLasts)
 		n.want(true, suits)
-		n.vfs.admitting("intel.com/a")
+		n.vfs.noteAllocate("intel.com/a")
 		n.hold(vfOfNode0)
 		<-time.After(time.Hour)
 		n.start("")
@@ -240,7 +240,7 @@ func TestHintsOfAnAllocateMeanwhile(t *testing.T) {
 	runHinted(t, func(n *hintedNode) {
 		<-time.After(admissionLasts)
 		n.meanwhile = func() {
-			n.vfs.admitting("intel.com/a")
+			n.vfs.noteAllocate("intel.com/a")
 			<-time.After(time.Millisecond)
 		}
 		n.vfs.decideAgain()
@@ -254,9 +254,9 @@ func TestHintsOfASlowDecision(t *testing.T) {
 	runHinted(t, func(n *hintedNode) {
 		<-time.After(admissionLasts)
 		n.want(true, suits)
-		n.vfs.admitting("intel.com/a")
+		n.vfs.noteAllocate("intel.com/a")
 		<-time.After(admissionLasts)
-		n.vfs.admitting("intel.com/a")
+		n.vfs.noteAllocate("intel.com/a")
 		n.want(false, "a container may have been admitted while the hints were given")
 	})
 }

@@ -121,7 +121,7 @@ func BenchmarkRescan1016(b *testing.B) {
 	vfs := find(b, manyVFs(b),
 		resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`), "intel.com", nil)
 	for b.Loop() {
-		if err := vfs.scan(); err != nil {
+		if err := vfs.scanMachine(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -130,7 +130,7 @@ func BenchmarkRescan1016(b *testing.B) {
 func BenchmarkAllocate8Of1016(b *testing.B) {
 	sys := manyVFs(b)
 	vfs := find(b, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
-	pool, _ := vfs.latest("intel.com/a")
+	pool, _ := vfs.latestPool("intel.com/a")
 	host := grants.Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: b.TempDir()}
 	plugin := NewPlugin("intel.com/a", vfs, host, newRecorder(), slog.New(slog.DiscardHandler))
 	var eight []string

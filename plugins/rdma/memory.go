@@ -64,9 +64,9 @@ func readMemory(file, boot string) (*memory, error) {
 	return m, nil
 }
 
-// keep removes the listed devices that no container holds and that were not there last. A device of a
+// keepHeld removes the listed devices that no container holds and that were not there last. A device of a
 // container that is not in the memory is reconstructed from its ID.
-func (m *memory) keep(held map[string][]string, wasThere func(resource, id string) bool) {
+func (m *memory) keepHeld(held map[string][]string, wasThere func(resource, id string) bool) {
 	for resource, devices := range m.Listed {
 		maps.DeleteFunc(devices, func(id string, _ listed) bool {
 			return !slices.Contains(held[resource], id) && !wasThere(resource, id)
@@ -86,8 +86,8 @@ func (m *memory) keep(held map[string][]string, wasThere func(resource, id strin
 	}
 }
 
-// remember updates the memory with the current devices of a pool.
-func (m *memory) remember(pool pools.Pool) {
+// rememberPool updates the memory with the current devices of a pool.
+func (m *memory) rememberPool(pool pools.Pool) {
 	if m.Listed[pool.Name] == nil {
 		m.Listed[pool.Name] = map[string]listed{}
 	}
@@ -99,8 +99,8 @@ func (m *memory) remember(pool pools.Pool) {
 	}
 }
 
-// tidy removes the hidden properties of devices that are not listed.
-func (m *memory) tidy() {
+// dropUnlisted removes the hidden properties of devices that are not listed.
+func (m *memory) dropUnlisted() {
 	maps.DeleteFunc(m.Hidden, func(id string, _ pools.Hidden) bool {
 		for _, devices := range m.Listed {
 			if _, isListed := devices[id]; isListed {
@@ -111,8 +111,8 @@ func (m *memory) tidy() {
 	})
 }
 
-// devices returns the devices that were listed for a resource, by ID, marked as no longer found.
-func (m *memory) devices(resource string) map[string]pools.Device {
+// goneDevices returns the devices that were listed for a resource, by ID, marked as no longer found.
+func (m *memory) goneDevices(resource string) map[string]pools.Device {
 	devices := make(map[string]pools.Device, len(m.Listed[resource]))
 	for id, l := range m.Listed[resource] {
 		devices[id] = pools.Device{ID: id, Address: l.Address, PF: l.PF, NUMA: l.NUMA, Aux: l.Aux, HCA: l.HCA}

@@ -46,7 +46,7 @@ func TestNodeNetworkForAMoment(t *testing.T) {
 		}},
 	} {
 		step.change()
-		if err := vfs.scan(); err != nil {
+		if err := vfs.scanMachine(); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(others, state(vfs, "intel.com/a")); diff != "" {
@@ -81,9 +81,9 @@ func TestSubfunctionOfAnotherPF(t *testing.T) {
 		}, "0000:82:00.0", true},
 		{func() {}, "0000:82:00.0", false},
 	} {
-		_, changed := vfs.latest("intel.com/a")
+		_, changed := vfs.latestPool("intel.com/a")
 		step.change()
-		if err := vfs.scan(); err != nil {
+		if err := vfs.scanMachine(); err != nil {
 			t.Fatal(err)
 		}
 		told := false
@@ -92,7 +92,7 @@ func TestSubfunctionOfAnotherPF(t *testing.T) {
 			told = true
 		default:
 		}
-		pool, _ := vfs.latest("intel.com/a")
+		pool, _ := vfs.latestPool("intel.com/a")
 		if d := pool.Devices[0]; len(pool.Devices) != 1 || d.ID != name || d.Fault != "" ||
 			d.Address.String() != step.address || told != step.told {
 			t.Errorf("%+v, announced %t; want it at %s, announced %t", pool.Devices, told, step.address, step.told)

@@ -56,7 +56,7 @@ func placeWith(t testing.TB, machine, list string, config coordination.Config) *
 	name := vfs.Names()[0]
 	host := grants.Host{Sys: recorded.FS(), Dev: os.DirFS(dir), DevinfoDir: filepath.Join(dir, "dp")}
 	p := &placed{Plugin: NewPlugin(name, vfs, host, node.Member(name, device.VF), log), node: node}
-	pool, _ := vfs.latest(name)
+	pool, _ := vfs.latestPool(name)
 	p.free = ids(pool)
 	ctx, cancel := context.WithCancel(context.Background())
 	var g errgroup.Group

@@ -120,25 +120,25 @@ func (p *Plugin) Name() string { return p.name }
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { p.keepFiles(ctx); return nil })
-	g.Go(func() error { p.tell(ctx, publish); return nil })
+	g.Go(func() error { p.publishDevices(ctx, publish); return nil })
 	return g.Wait()
 }
 
-// newest returns the current devices.
-func (p *Plugin) newest() pools.Pool {
-	pool, _ := p.vfs.latest(p.name)
+// newestPool returns the current devices.
+func (p *Plugin) newestPool() pools.Pool {
+	pool, _ := p.vfs.latestPool(p.name)
 	return pool
 }
 
-// tell publishes the devices until ctx is done.
-func (p *Plugin) tell(ctx context.Context, publish func([]deviceplugin.Device)) {
+// publishDevices publishes the devices until ctx is done.
+func (p *Plugin) publishDevices(ctx context.Context, publish func([]deviceplugin.Device)) {
 	for {
-		pool, changed := p.vfs.latest(p.name)
+		pool, changed := p.vfs.latestPool(p.name)
 		var again <-chan struct{}
 		if len(pool.Devices) > 0 {
-			p.prepare(pool)
+			p.restoreFiles(pool)
 			var announced []device.Device
-			announced, again = p.member.List(present(pool))
+			announced, again = p.member.List(presentDevices(pool))
 			p.member.Publish(device.Announcement{Devices: announced, Hints: pool.Decision})
 			p.member.AwaitTaken(ctx)
 			publish(forKubelet(announced))
@@ -152,9 +152,9 @@ func (p *Plugin) tell(ctx context.Context, publish func([]deviceplugin.Device)) 
 	}
 }
 
-// present returns the devices of a pool for the coordination. A device that is no longer found stays in the
-// list as long as the kubelet needs it.
-func present(pool pools.Pool) (announced []device.Device) {
+// presentDevices returns the devices of a pool for the coordination. A device that is no longer found stays
+// in the list as long as the kubelet needs it.
+func presentDevices(pool pools.Pool) (announced []device.Device) {
 	for _, d := range pool.Devices {
 		if !d.Missing() {
 			announced = append(announced, Announced(d))
@@ -201,11 +201,11 @@ func (p *Plugin) Alone(q *api.PreferRequest, cause error) []string {
 // if a choice contains one. It returns nil for another choice, and if too few devices would be left: Allocate
 // then fails with any choice.
 func (p *Plugin) withoutVanished(q *api.PreferRequest, chosen []string) (left *api.PreferRequest) {
-	if len(p.vanished(chosen, q.GetMustInclude())) == 0 {
+	if len(p.findVanished(chosen, q.GetMustInclude())) == 0 {
 		return nil
 	}
 	p.vfs.Look()
-	vanished := p.vanished(q.GetAvailable(), q.GetMustInclude())
+	vanished := p.findVanished(q.GetAvailable(), q.GetMustInclude())
 	available := slices.DeleteFunc(slices.Clone(q.GetAvailable()), func(id string) bool { return vanished[id] })
 	if len(available) < int(q.GetSize()) {
 		return nil
@@ -215,13 +215,13 @@ func (p *Plugin) withoutVanished(q *api.PreferRequest, chosen []string) (left *a
 	}
 }
 
-// vanished returns the devices that no longer exist, except must-include devices.
-func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
+// findVanished returns the devices that no longer exist, except must-include devices.
+func (p *Plugin) findVanished(ids, mustInclude []string) map[string]bool {
 	asked, vanished := map[string]bool{}, map[string]bool{}
 	for _, id := range ids {
 		asked[id] = !slices.Contains(mustInclude, id)
 	}
-	pool, _ := p.vfs.latest(p.name)
+	pool, _ := p.vfs.latestPool(p.name)
 	for _, d := range pool.Devices {
 		if asked[d.ID] && d.Fault == "" && d.Gone(p.host.Sys) {
 			vanished[d.ID] = true
@@ -235,12 +235,12 @@ func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
 	failed := true // also by a panic
 	defer func() { p.member.Returned(ids, failed) }()
-	p.vfs.admitting(p.name)
-	pool, _ := p.vfs.latest(p.name)
+	p.vfs.noteAllocate(p.name)
+	pool, _ := p.vfs.latestPool(p.name)
 	beside := pool.Beside(ids)
-	given, err := p.give(pool, slices.Concat(ids, beside))
+	given, err := p.giveDevices(pool, slices.Concat(ids, beside))
 	if err == nil {
-		err = p.spec.Write(p.host, p.newest, given)
+		err = p.spec.Write(p.host, p.newestPool, given)
 	}
 	if err != nil {
 		return container.Edits{}, fmt.Errorf("allocate %s: %w", p.name, err)
@@ -253,14 +253,14 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 	if err != nil {
 		return container.Edits{}, err
 	}
-	p.pair(ctx, pool, order, &edits)
+	p.addPairs(ctx, pool, order, &edits)
 	p.log.Info("allocated", "devices", order, to)
 	failed = false
 	return edits, nil
 }
 
-// give determines a container's access to the devices and writes Multus' device-info files.
-func (p *Plugin) give(pool pools.Pool, ids []string) (map[string]*grants.Grant, error) {
+// giveDevices determines a container's access to the devices and writes Multus' device-info files.
+func (p *Plugin) giveDevices(pool pools.Pool, ids []string) (map[string]*grants.Grant, error) {
 	given := make(map[string]*grants.Grant, len(ids))
 	for _, id := range ids {
 		d, ok := pool.Device(id)
@@ -279,8 +279,8 @@ func (p *Plugin) give(pool pools.Pool, ids []string) (map[string]*grants.Grant, 
 	return given, nil
 }
 
-// pair adds the description of a container's pairs that its resource requests.
-func (p *Plugin) pair(ctx context.Context, pool pools.Pool, order []string, edits *container.Edits) {
+// addPairs adds the description of a container's pairs that its resource requests.
+func (p *Plugin) addPairs(ctx context.Context, pool pools.Pool, order []string, edits *container.Edits) {
 	pairs := p.host.Pairs(pool, order)
 	if pairs == nil {
 		return
@@ -314,10 +314,10 @@ func (p *Plugin) keepFiles(ctx context.Context) {
 	spec, devinfo := system.Complaint{}, system.Complaint{}
 	for given := map[string]*grants.Grant(nil); ; {
 		looked := p.vfs.nextLook()
-		if err := p.spec.Write(p.host, p.newest, given); spec.IsNew(err) {
+		if err := p.spec.Write(p.host, p.newestPool, given); spec.IsNew(err) {
 			p.log.Error(noSpec, "error", err)
 		}
-		if err := p.host.RestoreDevinfo(p.newest()); devinfo.IsNew(err) {
+		if err := p.host.RestoreDevinfo(p.newestPool()); devinfo.IsNew(err) {
 			p.log.Warn(noDevinfo, "error", err)
 		}
 		select {
@@ -331,10 +331,10 @@ func (p *Plugin) keepFiles(ctx context.Context) {
 	}
 }
 
-// prepare restores files that running pods refer to and that a boot removed: the kubelet does not call
+// restoreFiles restores files that running pods refer to and that a boot removed: the kubelet does not call
 // Allocate for their devices again.
-func (p *Plugin) prepare(pool pools.Pool) {
-	if err := p.spec.Write(p.host, p.newest, nil); err != nil {
+func (p *Plugin) restoreFiles(pool pools.Pool) {
+	if err := p.spec.Write(p.host, p.newestPool, nil); err != nil {
 		p.log.Error(noSpec, "error", err)
 	}
 	if err := errors.Join(p.host.TidyDevinfo(pool), p.host.RestoreDevinfo(pool)); err != nil {

@@ -127,8 +127,8 @@ func TestSharedCDI(t *testing.T) {
 	list := sharing(twoPool, `{"resourceName": "some", "rdmaHcaMax": 1, "devices": ["ens2"]}`)
 	first, dir := withCDI(t, twoHCAs(), devices("infiniband/rdma_cm"), "intel.com", list, false)
 	second := NewPlugin("rdma/some", first.vfs, first.host, newRecorder(), first.log)
-	pool, _ := second.vfs.latest(second.name)
-	second.prepare(pool)
+	pool, _ := second.vfs.latestPool(second.name)
+	second.restoreFiles(pool)
 	for _, c := range []struct {
 		p          *Plugin
 		ids        []string
@@ -196,7 +196,7 @@ func TestSharedHCAComesAndGoes(t *testing.T) {
 	gone.Remove(functions.Dir("0000:82:00.0"))
 	gone.Remove(topology.PCIDevices + "/0000:82:00.0")
 	vfs.finder.Sys = gone.FS()
-	if err := vfs.scan(); err != nil {
+	if err := vfs.scanMachine(); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"0000:81:00.0::0", "0000:81:00.0::1", "0000:81:00.0::2",
@@ -219,7 +219,7 @@ func TestSharedHCAComesAndGoes(t *testing.T) {
 		t.Error(diff)
 	}
 	after.finder.Sys = s.FS()
-	if err := after.scan(); err != nil {
+	if err := after.scanMachine(); err != nil {
 		t.Fatal(err)
 	}
 	if got := state(after, "rdma/hca"); len(got) != 6 || got[4] != "0000:82:00.0::1" {
@@ -270,8 +270,8 @@ func TestCheckSharing(t *testing.T) {
 func TestReplicasFitTheCoordinator(t *testing.T) {
 	p, _ := offered(t, twoHCAs(), nil, "intel.com",
 		sharing(`{"resourceName": "a", "rdmaHcaMax": 100000, "devices": ["ens1", "ens2"]}`))
-	pool, _ := p.vfs.latest(p.name)
-	if n := len(present(pool)); n != pools.MaxReplicas || n > device.MaxDevices {
+	pool, _ := p.vfs.latestPool(p.name)
+	if n := len(presentDevices(pool)); n != pools.MaxReplicas || n > device.MaxDevices {
 		t.Errorf("%d announced", n)
 	}
 }
@@ -296,7 +296,7 @@ func TestPeriodicUpdate(t *testing.T) {
 			defer cancel()
 			done := make(chan error, 1)
 			start := time.Now()
-			_, changed := vfs.latest("rdma/hca")
+			_, changed := vfs.latestPool("rdma/hca")
 			go func() { done <- vfs.Run(ctx) }()
 			select {
 			case <-changed:

@@ -100,7 +100,7 @@ func TestSoftwareRDMA(t *testing.T) {
 			if diff := cmp.Diff([]string{softVF}, state(vfs, "intel.com/a")); diff != "" {
 				t.Fatal(diff)
 			}
-			pool, _ := vfs.latest("intel.com/a")
+			pool, _ := vfs.latestPool("intel.com/a")
 			granted := grants.Host{Sys: os.DirFS(root), Dev: os.DirFS("/dev")}.Grant(pool.Devices[0], pool.Resource)
 			if !slices.Equal(granted.RDMA, []string{softRDMA}) || len(nodes["infiniband_verbs"]) != 1 {
 				t.Errorf("RDMA devices %v, nodes %v", granted.RDMA, nodes)
@@ -118,7 +118,7 @@ func TestSoftwareRDMA(t *testing.T) {
 				t.Fatal(err)
 			}
 			kubelettest.Await(t, told)
-			if err := vfs.scan(); err != nil {
+			if err := vfs.scanMachine(); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]string{softVF + " the RDMA port is not active"},

@@ -85,7 +85,7 @@ func FindVFs(
 	if finder.Tree != nil {
 		v.finder.Tree = sync.OnceValues(finder.Tree) // shared by all pools at the start
 	}
-	if err := v.scan(); err != nil {
+	if err := v.scanMachine(); err != nil {
 		return nil, err
 	}
 	for _, name := range v.names {
@@ -93,14 +93,14 @@ func FindVFs(
 			log.Warn("resource has no device and is not offered until a device appears", "resource", name)
 		}
 	}
-	v.explain()
+	v.logRejections()
 	v.finder = finder
 	return v, nil
 }
 
-// forget removes the devices that no container holds and that the last scan did not find from the memory, and
-// nothing while the holders are unknown.
-func (v *VFs) forget() {
+// forgetFree removes the devices that no container holds and that the last scan did not find from the memory,
+// and nothing while the holders are unknown.
+func (v *VFs) forgetFree() {
 	if v.known.Held == nil {
 		return
 	}
@@ -111,14 +111,14 @@ func (v *VFs) forget() {
 	if err != nil {
 		return
 	}
-	v.memory.keep(held, func(resource, id string) bool {
+	v.memory.keepHeld(held, func(resource, id string) bool {
 		d, known := v.pools[resource].Device(id)
 		return known && !d.Missing()
 	})
 }
 
-// explain logs the devices that selectors rejected.
-func (v *VFs) explain() {
+// logRejections logs the devices that selectors rejected.
+func (v *VFs) logRejections() {
 	f := v.finder
 	f.Known, f.Reserved = v.memory.Hidden, v.reserved
 	choices, err := f.Explain(v.config)
@@ -143,7 +143,7 @@ func (v *VFs) Heed(monitor *health.Monitor) {
 	v.health = monitor
 	monitor.Watch(watchedBy(v.found))
 	monitor.Look()
-	v.take(v.found, v.warnings)
+	v.takePools(v.found, v.warnings)
 }
 
 // Names returns the resource names in the order of the configuration, including those of empty pools.
@@ -178,17 +178,17 @@ func (v *VFs) Pool(name string) (pools.Pool, bool) {
 	return pool, ok
 }
 
-// latest returns a current pool and a channel that is closed after the next change.
-func (v *VFs) latest(name string) (pools.Pool, <-chan struct{}) {
+// latestPool returns a current pool and a channel that is closed after the next change.
+func (v *VFs) latestPool(name string) (pools.Pool, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.pools[name], v.changed.Next()
 }
 
-// scan computes the pools. A function that has carried the node's own network is not offered until the daemon
-// restarts: its route or netdev can be absent for a moment, which cannot be distinguished from a network that
-// has moved.
-func (v *VFs) scan() error {
+// scanMachine computes the pools. A function that has carried the node's own network is not offered until the
+// daemon restarts: its route or netdev can be absent for a moment, which cannot be distinguished from a
+// network that has moved.
+func (v *VFs) scanMachine() error {
 	f := v.finder
 	reserved, notes, err := f.FindReservations()
 	if err != nil {
@@ -200,24 +200,24 @@ func (v *VFs) scan() error {
 	if err != nil {
 		return err
 	}
-	v.forget()
-	v.decide(found)
-	v.take(found, append(notes, warnings...))
-	v.save()
+	v.forgetFree()
+	v.decideHints(found)
+	v.takePools(found, append(notes, warnings...))
+	v.saveMemory()
 	return nil
 }
 
-// rescan scans. Without a result the last known devices get their health of now: nothing else would tell of a
-// port that has failed.
-func (v *VFs) rescan() {
-	if err := v.scan(); err != nil {
+// scanAgain scans. Without a result the last known devices get their health of now: nothing else would tell
+// of a port that has failed.
+func (v *VFs) scanAgain() {
+	if err := v.scanMachine(); err != nil {
 		v.log.Warn("devices not read; using the last known devices", "error", err)
-		v.take(v.found, v.warnings)
+		v.takePools(v.found, v.warnings)
 	}
 }
 
-// take stores the result of a scan.
-func (v *VFs) take(found []pools.Pool, warnings []string) {
+// takePools stores the result of a scan.
+func (v *VFs) takePools(found []pools.Pool, warnings []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !slices.Equal(warnings, v.warnings) {
@@ -228,21 +228,21 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 	v.names, v.warnings, v.found = nil, warnings, found
 	changed := false
 	for _, pool := range found {
-		pool.Devices = v.judged(v.keep(pool))
+		pool.Devices = v.judgeDevices(v.addGone(pool))
 		if decided, ok := v.hints.decided[pool.Name]; ok {
 			pool = pool.Decided(decided)
 		}
 		if pool.Decision != v.pools[pool.Name].Decision {
 			v.log.Info("NUMA hints", "resource", pool.Name, "decision", pool.Decision)
 		}
-		if v.report(pool) || pool.Decision != v.pools[pool.Name].Decision {
+		if v.reportChanges(pool) || pool.Decision != v.pools[pool.Name].Decision {
 			changed = true
 		}
 		v.names = append(v.names, pool.Name)
 		v.pools[pool.Name] = pool
-		v.memory.remember(pool)
+		v.memory.rememberPool(pool)
 	}
-	v.memory.tidy()
+	v.memory.dropUnlisted()
 	v.health.Watch(watchedBy(slices.Collect(maps.Values(v.pools)))) // gone ones too: they may come back
 	v.looked.Raise()
 	if changed {
@@ -257,13 +257,13 @@ func (v *VFs) nextLook() <-chan struct{} {
 	return v.looked.Next()
 }
 
-// keep adds the listed devices of a pool that are no longer found.
-func (v *VFs) keep(pool pools.Pool) []pools.Device {
+// addGone adds the listed devices of a pool that are no longer found.
+func (v *VFs) addGone(pool pools.Pool) []pools.Device {
 	found := make(map[string]pools.Device, len(pool.Devices))
 	for _, d := range pool.Devices {
 		found[d.ID] = d
 	}
-	all := deviceplugin.Keep(v.memory.devices(pool.Name), found, func(d pools.Device) pools.Device {
+	all := deviceplugin.Keep(v.memory.goneDevices(pool.Name), found, func(d pools.Device) pools.Device {
 		d.Fault = "no longer selected by the resource"
 		if d.Gone(v.finder.Sys) {
 			d.Fault = "gone"
@@ -284,9 +284,9 @@ func watchedBy(found []pools.Pool) map[topology.Address]bool {
 	return list
 }
 
-// judged returns the devices with the health of their functions. A fault that the configuration looks for
-// takes precedence: a device with a fault is not degraded as well.
-func (v *VFs) judged(devices []pools.Device) []pools.Device {
+// judgeDevices returns the devices with the health of their functions. A fault that the configuration looks
+// for takes precedence: a device with a fault is not degraded as well.
+func (v *VFs) judgeDevices(devices []pools.Device) []pools.Device {
 	for i := range devices {
 		d := &devices[i]
 		switch verdict := v.health.Verdict(d.Function()); verdict.State {
@@ -302,8 +302,8 @@ func (v *VFs) judged(devices []pools.Device) []pools.Device {
 	return devices
 }
 
-// report logs the changes of a pool.
-func (v *VFs) report(pool pools.Pool) bool {
+// reportChanges logs the changes of a pool.
+func (v *VFs) reportChanges(pool pools.Pool) bool {
 	before := map[string]pools.Device{}
 	for _, d := range v.pools[pool.Name].Devices {
 		before[d.ID] = d
@@ -339,10 +339,10 @@ func (v *VFs) isThere() bool {
 	return err == nil
 }
 
-// save writes the memory after a change, or if its file is gone, after the report to the kubelet, because
-// writing takes time, and reports whether the file has the memory. An error is not fatal: a restart then has
-// less information.
-func (v *VFs) save() bool {
+// saveMemory writes the memory after a change, or if its file is gone, after the report to the kubelet,
+// because writing takes time, and reports whether the file has the memory. An error is not fatal: a restart
+// then has less information.
+func (v *VFs) saveMemory() bool {
 	content, err := json.Marshal(v.memory)
 	if err == nil && !(bytes.Equal(content, v.written) && v.isThere()) {
 		if err = v.known.Disk.Replace(v.known.File, content, 0o600); err == nil {

@@ -36,7 +36,7 @@ func restarted(t *testing.T, before *VFs) *VFs {
 
 // state prints the devices of a pool, those with a fault followed by it.
 func state(v *VFs, name string) []string {
-	pool, _ := v.latest(name)
+	pool, _ := v.latestPool(name)
 	var lines []string
 	for _, d := range pool.Devices {
 		lines = append(lines, strings.TrimSpace(d.ID+" "+d.Fault))
@@ -55,7 +55,7 @@ func TestRejectedIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := vfs.scan(); err != nil {
+	if err := vfs.scanMachine(); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -127,7 +127,7 @@ func TestRestartWithoutVFs(t *testing.T) {
 	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.2 gone"}, state(after, "intel.com/a")); diff != "" {
 		t.Error(diff)
 	}
-	pool, _ := after.latest("intel.com/a")
+	pool, _ := after.latestPool("intel.com/a")
 	if node, known := pool.Devices[1].NUMA.Number(); node != 1 || !known ||
 		pool.Devices[1].PF != pool.Devices[0].PF {
 		t.Errorf("the device that is gone is %+v", pool.Devices[1])
@@ -190,7 +190,7 @@ func TestGoneDevicesAreForgotten(t *testing.T) {
 		{nil, nil, []string{"0000:81:00.1"}},
 	} {
 		holders, unknown = step.holders, step.unknown
-		if err := vfs.scan(); err != nil {
+		if err := vfs.scanMachine(); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(step.want, state(vfs, "intel.com/a")); diff != "" {
@@ -213,7 +213,7 @@ func TestMemoryIsWrittenAgain(t *testing.T) {
 	if err := os.Remove(vfs.known.File); err != nil {
 		t.Fatal(err)
 	}
-	if err := vfs.scan(); err != nil {
+	if err := vfs.scanMachine(); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"0000:81:00.1"}, state(restarted(t, vfs), "intel.com/a")); diff != "" {
@@ -237,7 +237,7 @@ func TestUnreadableMemory(t *testing.T) {
 	var log strings.Builder
 	vfs.log, vfs.written = slog.New(slog.NewTextHandler(&log, nil)), nil
 	vfs.known.File = filepath.Join(vfs.known.File, "below a file")
-	if err := vfs.scan(); err != nil ||
+	if err := vfs.scanMachine(); err != nil ||
 		!strings.Contains(log.String(), "known devices not saved") {
 		t.Errorf("scan: %v, log %s", err, &log)
 	}
@@ -274,7 +274,7 @@ func TestRescan(t *testing.T) {
 	} {
 		_, changed := vfs.All()
 		step.do()
-		if err := vfs.scan(); err != nil {
+		if err := vfs.scanMachine(); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -349,7 +349,7 @@ func TestHealth(t *testing.T) {
 			healthy := state(vfs, "intel.com/a")
 			before := fstest.MapFS(maps.Clone(s))
 			c.change(s)
-			if err := vfs.scan(); err != nil {
+			if err := vfs.scanMachine(); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]string{strings.TrimSpace(vf + " " + c.want)},
@@ -357,7 +357,7 @@ func TestHealth(t *testing.T) {
 				t.Error(diff)
 			}
 			vfs.finder.Sys = before
-			if err := vfs.scan(); err != nil || !slices.Equal(state(vfs, "intel.com/a"), healthy) {
+			if err := vfs.scanMachine(); err != nil || !slices.Equal(state(vfs, "intel.com/a"), healthy) {
 				t.Errorf("afterwards %v, %v; want %v", state(vfs, "intel.com/a"), err, healthy)
 			}
 		})
@@ -411,7 +411,7 @@ func TestWhenToLook(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				start := time.Now()
-				_, changed := vfs.latest("intel.com/a")
+				_, changed := vfs.latestPool("intel.com/a")
 				go func() { done <- vfs.Run(ctx) }()
 				<-changed
 				if got := time.Since(start); got != c.want {
@@ -456,7 +456,7 @@ func TestEventsComeBack(t *testing.T) {
 		<-time.After(10*interval + time.Second)
 		synctest.Wait()
 		s.PF(0x81, "ens1", 2, nil)
-		_, changed := vfs.latest("intel.com/a")
+		_, changed := vfs.latestPool("intel.com/a")
 		start := time.Now()
 		close(come)
 		<-changed

@@ -41,16 +41,16 @@ func (v *VFs) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	deaf := make(chan error, 1)
 	if v.events != nil {
-		g.Go(func() error { v.listen(ctx, deaf); return nil })
+		g.Go(func() error { v.listenForever(ctx, deaf); return nil })
 	}
 	g.Go(func() error { v.keepLooking(ctx, deaf); return nil })
 	g.Go(func() error { return v.health.Run(ctx, v.Look) })
 	return g.Wait()
 }
 
-// listen forwards events until ctx is done. If the source ends, listen restarts it, because the reason, such
-// as a lack of memory, may be temporary. The first reason is forwarded to keepLooking.
-func (v *VFs) listen(ctx context.Context, deaf chan<- error) {
+// listenForever forwards events until ctx is done. If the source ends, listenForever restarts it, because the
+// reason, such as a lack of memory, may be temporary. The first reason is forwarded to keepLooking.
+func (v *VFs) listenForever(ctx context.Context, deaf chan<- error) {
 	for {
 		err := v.events(ctx, v.Look)
 		select {
@@ -66,7 +66,7 @@ func (v *VFs) listen(ctx context.Context, deaf chan<- error) {
 }
 
 func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
-	pause := v.pause()
+	pause := v.scanPause()
 	ticker := time.NewTicker(cmp.Or(pause, interval))
 	defer ticker.Stop()
 	decide := time.NewTicker(decidePause)
@@ -78,7 +78,7 @@ func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
 	for {
 		select {
 		case <-v.look:
-			v.settle(ctx)
+			v.awaitQuiet(ctx)
 		case <-ticks:
 		case <-decide.C:
 			v.decideAgain()
@@ -94,12 +94,12 @@ func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
 		case <-ctx.Done():
 			return
 		}
-		v.rescan()
+		v.scanAgain()
 	}
 }
 
-// pause returns the time between two periodic scans; 0 for none if events are available.
-func (v *VFs) pause() time.Duration {
+// scanPause returns the time between two periodic scans; 0 for none if events are available.
+func (v *VFs) scanPause() time.Duration {
 	asked := func(h pools.Health) bool { return h.CheckPort || h.CheckExporter }
 	if v.events == nil || v.config.Checks(asked) {
 		return interval
@@ -107,8 +107,8 @@ func (v *VFs) pause() time.Duration {
 	return v.config.Interval
 }
 
-// settle waits for the end of a burst of changes.
-func (v *VFs) settle(ctx context.Context) {
+// awaitQuiet waits for the end of a burst of changes.
+func (v *VFs) awaitQuiet(ctx context.Context) {
 	limit := time.NewTimer(longest)
 	defer limit.Stop()
 	for {
@@ -142,7 +142,7 @@ func MachineEvents(sysfsRoot string, c *pools.Config) Events {
 	return func(ctx context.Context, changed func()) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error {
-			return kernelEvents(ctx, syscall.NETLINK_KOBJECT_UEVENT, ueventGroup, concerns, changed)
+			return kernelEvents(ctx, syscall.NETLINK_KOBJECT_UEVENT, ueventGroup, concernsDevice, changed)
 		})
 		if c.Checks(func(h pools.Health) bool { return h.CheckPF }) {
 			any := func([]byte) bool { return true }
@@ -190,10 +190,10 @@ func kernelEvents(
 	}
 }
 
-// concerns reports whether a uevent concerns a PCI function, its driver, netdev, RDMA device or RDMA
+// concernsDevice reports whether a uevent concerns a PCI function, its driver, netdev, RDMA device or RDMA
 // character device, or a vDPA or auxiliary device. A message is a list of KEY=value strings, each terminated
 // by NUL (Documentation/ABI/testing/sysfs-uevent).
-func concerns(message []byte) bool {
+func concernsDevice(message []byte) bool {
 	for field := range bytes.SplitSeq(message, []byte{0}) {
 		key, value, _ := strings.Cut(string(field), "=")
 		switch key {

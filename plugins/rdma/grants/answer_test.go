@@ -11,7 +11,7 @@ func TestVariable(t *testing.T) {
 		"intel.com/sriov_net_A":    "PCIDEVICE_INTEL_COM_SRIOV_NET_A",
 		"a.b-c.io/x":               "PCIDEVICE_A_B-C_IO_X",
 	} {
-		if got := variable(resource); got != want {
+		if got := variableName(resource); got != want {
 			t.Errorf("variable(%q) = %s; want %s", resource, got, want)
 		}
 	}

@@ -72,14 +72,14 @@ var cdiClasses = map[pools.DeviceType]string{
 // CleanUp removes the specs of this plugin and of the stock plugin, except those of shared HCAs and of
 // existing pools: another instance may use them, and restarting containers need them.
 func (c *CDI) CleanUp(kept ...pools.Pool) error {
-	return c.remove(cdiPrefix+"*", kept, func(string) bool { return true })
+	return c.removeSpecs(cdiPrefix+"*", kept, func(string) bool { return true })
 }
 
 // CleanUpShared removes the specs of this plugin and of the RDMA shared device plugin for shared HCAs, except
 // those of existing pools. That plugin removes all files of its vendor, which is also the vendor of NVIDIA's
 // GPUs (CleanupSpecs in pkg/cdi/cdi.go).
 func (c *CDI) CleanUpShared(kept ...pools.Pool) error {
-	return c.remove(sharedVendor+"_*", kept, func(file string) bool {
+	return c.removeSpecs(sharedVendor+"_*", kept, func(file string) bool {
 		var spec specs.Spec
 		content, err := os.ReadFile(file)
 		return err == nil && yaml.Unmarshal(content, &spec) == nil &&
@@ -87,12 +87,13 @@ func (c *CDI) CleanUpShared(kept ...pools.Pool) error {
 	})
 }
 
-// remove removes the specs that match a pattern and for which ours returns true, except those of kept pools.
-func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(name string) bool) error {
+// removeSpecs removes the specs that match a pattern and for which ours returns true, except those of kept
+// pools.
+func (c *CDI) removeSpecs(pattern string, kept []pools.Pool, ours func(name string) bool) error {
 	problems := []error{c.Disk.RemoveTemporaries(c.Dirs[len(c.Dirs)-1], system.Abandoned)}
 	needed := map[string]bool{}
 	for _, pool := range kept {
-		needed[c.path(cdiPoolOf(pool))] = true
+		needed[c.specPath(cdiPoolOf(pool))] = true
 	}
 	for _, dir := range c.Dirs {
 		files, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -109,12 +110,12 @@ func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(name string) b
 	return nil
 }
 
-// path returns the path of a pool's spec.
-func (c *CDI) path(p cdiPool) string { return filepath.Join(c.Dirs[len(c.Dirs)-1], p.file) }
+// specPath returns the path of a pool's spec.
+func (c *CDI) specPath(p cdiPool) string { return filepath.Join(c.Dirs[len(c.Dirs)-1], p.file) }
 
-// spec returns the spec of a pool, empty for none. It omits devices without nodes, which a spec cannot
+// newSpec returns the spec of a pool, empty for none. It omits devices without nodes, which a spec cannot
 // contain; in the stock plugin such a device disables the whole pool (issue 546 there).
-func (p cdiPool) spec(devices []pools.Device, grants map[string]*Grant) ([]byte, error) {
+func (p cdiPool) newSpec(devices []pools.Device, grants map[string]*Grant) ([]byte, error) {
 	spec := &specs.Spec{Version: cdiVersion, Kind: p.vendor + "/" + p.class}
 	written := map[string]bool{}
 	for _, d := range devices {
@@ -138,9 +139,10 @@ func (p cdiPool) spec(devices []pools.Device, grants map[string]*Grant) ([]byte,
 	return append([]byte("---\n"), content...), nil
 }
 
-// write writes the spec of a pool unless the file has the content, or removes the file if content is empty.
-func (c *CDI) write(p cdiPool, content []byte) error {
-	name := c.path(p)
+// writeSpec writes the spec of a pool unless the file has the content, or removes the file if content is
+// empty.
+func (c *CDI) writeSpec(p cdiPool, content []byte) error {
+	name := c.specPath(p)
 	if len(content) == 0 {
 		return c.Disk.Remove(name)
 	}
@@ -150,8 +152,8 @@ func (c *CDI) write(p cdiPool, content []byte) error {
 	return nil
 }
 
-// named returns the CDI devices for the device nodes of devices.
-func (c *CDI) named(p cdiPool, order []string, grants map[string]*Grant) container.Named {
+// nameDevices returns the CDI devices for the device nodes of devices.
+func (c *CDI) nameDevices(p cdiPool, order []string, grants map[string]*Grant) container.Named {
 	named := container.Named{Field: c.Field}
 	if !c.Field {
 		named.Annotation = p.annotation
@@ -187,7 +189,7 @@ func (s *Spec) Write(h Host, newest func() pools.Pool, given map[string]*Grant) 
 	pool := newest()
 	changed := given == nil || s.grants == nil || !slices.Equal(pool.Devices, s.devices)
 	if changed {
-		s.devices, s.grants = pool.Devices, h.all(pool)
+		s.devices, s.grants = pool.Devices, h.grantAll(pool)
 	}
 	for id, g := range given {
 		if before := s.grants[id]; before == nil || !slices.Equal(before.Nodes, g.Nodes) {
@@ -197,17 +199,17 @@ func (s *Spec) Write(h Host, newest func() pools.Pool, given map[string]*Grant) 
 	names := cdiPoolOf(pool)
 	if changed {
 		var err error
-		if s.content, err = names.spec(pool.Devices, s.grants); err != nil {
+		if s.content, err = names.newSpec(pool.Devices, s.grants); err != nil {
 			s.grants = nil
 			return err
 		}
 	}
-	return h.CDI.write(names, s.content)
+	return h.CDI.writeSpec(names, s.content)
 }
 
-// all returns the grants of all devices of a pool. It includes faulty devices, because their containers may
-// restart.
-func (h Host) all(pool pools.Pool) map[string]*Grant {
+// grantAll returns the grants of all devices of a pool. It includes faulty devices, because their containers
+// may restart.
+func (h Host) grantAll(pool pools.Pool) map[string]*Grant {
 	all, functions := map[string]*Grant{}, map[string]*Grant{}
 	for _, d := range pool.Devices {
 		if functions[d.File()] == nil { // replicas share a function

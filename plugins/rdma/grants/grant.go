@@ -62,9 +62,9 @@ type Grant struct {
 	VDPA  *pools.VDPADevice // for a resource with vDPA
 }
 
-// provide adds the facts and device nodes of one provider. Providers and keys are those of pkg/infoprovider
+// addFacts adds the facts and device nodes of one provider. Providers and keys are those of pkg/infoprovider
 // of the stock plugin.
-func (g *Grant) provide(provider string, info map[string]string, nodes ...container.Node) {
+func (g *Grant) addFacts(provider string, info map[string]string, nodes ...container.Node) {
 	g.Info[provider] = info
 	g.Nodes = append(g.Nodes, nodes...)
 }
@@ -74,65 +74,65 @@ func (g *Grant) provide(provider string, info map[string]string, nodes ...contai
 // there).
 func (h Host) Grant(d pools.Device, r *pools.ResourceConfig) *Grant {
 	g := &Grant{Name: d.Name(), Info: map[string]map[string]string{}}
-	g.provide("generic", map[string]string{"deviceID": d.ID})
+	g.addFacts("generic", map[string]string{"deviceID": d.ID})
 	switch driver := pools.ReadLink(h.Sys, pools.FunctionFile(d.Address, "", "driver")); {
 	case h.Functions().VFIO(d.Address):
-		h.vfio(g, d.Address)
+		h.addVFIO(g, d.Address)
 	case driver == "uio", driver == "igb_uio":
-		h.uio(g, d.Address)
+		h.addUIO(g, d.Address)
 	}
 	if r.AdditionalInfo != nil {
 		extra := map[string]string{}
 		maps.Copy(extra, r.AdditionalInfo["*"])
 		maps.Copy(extra, r.AdditionalInfo[d.Address.String()])
-		g.provide("extra", extra)
+		g.addFacts("extra", extra)
 	}
 	if d.Selector == nil {
 		return g // no longer selected: without options
 	}
 	switch {
 	case d.Selector.VDPAType != "":
-		h.vdpa(g, d)
+		h.addVDPA(g, d)
 	case d.Selector.IsRDMA:
-		h.rdma(g, d)
+		h.addRDMA(g, d)
 	}
 	if d.Selector.NeedVhostNet && container.HasNode(h.Dev, "/dev/vhost-net") {
-		h.vhost(g)
+		h.addVhost(g)
 	}
 	return g
 }
 
-func (h Host) vfio(g *Grant, a topology.Address) {
+func (h Host) addVFIO(g *Grant, a topology.Address) {
 	const common = "/dev/vfio/vfio"
 	info := map[string]string{"mount": common}
-	nodes := []container.Node{node(common)}
+	nodes := []container.Node{newNode(common)}
 	if path, host := h.vfioNode(a); path != "" {
 		info["dev-mount"] = path
 		nodes = append(nodes, container.Node{Path: path, Host: host})
 	}
-	g.provide("vfio", info, nodes...)
+	g.addFacts("vfio", info, nodes...)
 }
 
-// uio has the key "mount" from the first allocation on, in the stock plugin from the second.
-func (h Host) uio(g *Grant, a topology.Address) {
+// addUIO has the key "mount" from the first allocation on, in the stock plugin from the second.
+func (h Host) addUIO(g *Grant, a topology.Address) {
 	names := topology.Names(h.Sys, pools.FunctionFile(a, "", "uio"))
 	if len(names) == 0 {
-		g.provide("uio", map[string]string{})
+		g.addFacts("uio", map[string]string{})
 		return
 	}
 	path := "/dev/" + names[0]
-	g.provide("uio", map[string]string{"mount": path}, node(path))
+	g.addFacts("uio", map[string]string{"mount": path}, newNode(path))
 }
 
-// rdma adds the nodes of all RDMA devices of a function; in switchdev mode there can be several. If several
-// nodes have the same key, the last one counts.
-func (h Host) rdma(g *Grant, d pools.Device) {
+// addRDMA adds the nodes of all RDMA devices of a function; in switchdev mode there can be several. If
+// several nodes have the same key, the last one counts.
+func (h Host) addRDMA(g *Grant, d pools.Device) {
 	g.RDMA = pools.RDMADevices(h.Sys, d.Address, d.Aux)
 	info := map[string]string{}
 	var nodes []container.Node
 	for _, device := range g.RDMA {
 		for _, path := range h.rdmaNodes(d, device) {
-			nodes = append(nodes, node(path))
+			nodes = append(nodes, newNode(path))
 			for _, key := range []string{"uverbs", "umad", "issm", "rdma_cm"} {
 				if strings.Contains(path, key) {
 					info[key] = path
@@ -144,32 +144,32 @@ func (h Host) rdma(g *Grant, d pools.Device) {
 	if len(g.RDMA) > 0 {
 		info["rdma_dev"] = g.RDMA[0]
 	}
-	g.provide("rdma", info, nodes...)
+	g.addFacts("rdma", info, nodes...)
 }
 
-// vdpa adds the node of a vDPA device for vhost; a device for virtio is a netdev without a node. The key
+// addVDPA adds the node of a vDPA device for vhost; a device for virtio is a netdev without a node. The key
 // "mount" exists from the first allocation on, in the stock plugin from the second.
-func (h Host) vdpa(g *Grant, d pools.Device) {
+func (h Host) addVDPA(g *Grant, d pools.Device) {
 	found, ok := pools.VDPADevices(h.Sys)[d.Address]
 	if !ok {
 		return
 	}
 	g.VDPA = &found
 	if found.Kind != "vhost" || found.Node == "" {
-		g.provide("vdpa", map[string]string{})
+		g.addFacts("vdpa", map[string]string{})
 		return
 	}
-	g.provide("vdpa", map[string]string{"mount": found.Node}, node(found.Node))
+	g.addFacts("vdpa", map[string]string{"mount": found.Node}, newNode(found.Node))
 }
 
-// vhost adds both nodes, or none if one is missing; the facts are always added.
-func (h Host) vhost(g *Grant) {
+// addVhost adds both nodes, or none if one is missing; the facts are always added.
+func (h Host) addVhost(g *Grant) {
 	const net, tun = "/dev/vhost-net", "/dev/net/tun"
 	var nodes []container.Node
 	if container.HasNode(h.Dev, tun) {
-		nodes = []container.Node{node(net), node(tun)}
+		nodes = []container.Node{newNode(net), newNode(tun)}
 	}
-	g.provide("vhost", map[string]string{"net-mount": net, "tun-mount": tun}, nodes...)
+	g.addFacts("vhost", map[string]string{"net-mount": net, "tun-mount": tun}, nodes...)
 }
 
 // Edits merges the grants of a container in the order of the device IDs, all of which are in grants.
@@ -184,10 +184,10 @@ func (h Host) Edits(pool pools.Pool, order []string, grants map[string]*Grant) (
 	if err != nil {
 		return edits, fmt.Errorf("write device facts of %s: %w", pool.Name, err)
 	}
-	name := variable(pool.Name)
+	name := variableName(pool.Name)
 	edits.Env = map[string]string{name: strings.Join(order, ","), name + "_INFO": string(infoJSON)}
 	if pool.Resource.DeviceType == pools.SharedHCA {
-		edits.Env = map[string]string{name: strings.Join(addresses(pool, order), ",")}
+		edits.Env = map[string]string{name: strings.Join(listAddresses(pool, order), ",")}
 	}
 	if pool.Resource.Tandem.Alias {
 		for _, suffix := range []string{"", "_INFO"} {
@@ -197,14 +197,14 @@ func (h Host) Edits(pool pools.Pool, order []string, grants map[string]*Grant) (
 		}
 	}
 	if h.CDI != nil {
-		edits.Nodes, edits.Named = nil, h.CDI.named(cdiPoolOf(pool), order, grants)
+		edits.Nodes, edits.Named = nil, h.CDI.nameDevices(cdiPoolOf(pool), order, grants)
 	}
 	return edits, nil
 }
 
-// addresses returns the addresses of devices, equal for replicas of one HCA. For shared HCAs this list is the
-// container's only variable: the RDMA shared device plugin sets none, and tandem verify reads this one.
-func addresses(pool pools.Pool, ids []string) []string {
+// listAddresses returns the addresses of devices, equal for replicas of one HCA. For shared HCAs this list is
+// the container's only variable: the RDMA shared device plugin sets none, and tandem verify reads this one.
+func listAddresses(pool pools.Pool, ids []string) []string {
 	var list []string
 	for _, id := range ids {
 		if d, ok := pool.Device(id); ok {
@@ -214,10 +214,10 @@ func addresses(pool pools.Pool, ids []string) []string {
 	return list
 }
 
-// variable returns the name of the environment variable with the device IDs of a resource. Only dots are
+// variableName returns the name of the environment variable with the device IDs of a resource. Only dots are
 // replaced, although shells reject other characters too, because users read names such as
 // PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF (GetEnvs in pkg/resources/pool_stub.go of the stock plugin).
-func variable(resource string) string {
+func variableName(resource string) string {
 	prefix, name, _ := strings.Cut(resource, "/")
 	return strings.ToUpper(strings.ReplaceAll("PCIDEVICE_"+prefix+"_"+name, ".", "_"))
 }
@@ -254,7 +254,7 @@ func (h Host) rdmaNodes(d pools.Device, rdma string) []string {
 			return !strings.HasPrefix(name, class.prefix) || pools.ReadText(h.Sys, owner) != rdma
 		})
 		slices.SortFunc(names, func(a, b string) int {
-			return cmp.Compare(number(a, class.prefix), number(b, class.prefix))
+			return cmp.Compare(numberOf(a, class.prefix), numberOf(b, class.prefix))
 		})
 		for _, name := range names {
 			nodes = append(nodes, "/dev/infiniband/"+name)
@@ -266,7 +266,7 @@ func (h Host) rdmaNodes(d pools.Device, rdma string) []string {
 	return nodes
 }
 
-func number(name, prefix string) int {
+func numberOf(name, prefix string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, prefix))
 	if err != nil {
 		return -1
@@ -289,5 +289,5 @@ func (h Host) vfioNode(a topology.Address) (inside, host string) {
 	return inside, inside
 }
 
-// node returns a device node with the same path in the container and on the host.
-func node(path string) container.Node { return container.Node{Path: path, Host: path} }
+// newNode returns a device node with the same path in the container and on the host.
+func newNode(path string) container.Node { return container.Node{Path: path, Host: path} }

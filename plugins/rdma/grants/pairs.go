@@ -33,21 +33,21 @@ var pairVariables = map[string]func(Pairs) string{
 	// vLLM (vllm/v1/executor/vllm_net_devices.py): GPU=NIC by PCI address. Each worker selects the NIC of its
 	// GPU, and sets the variables in VLLM_NIC_SELECTION_VARS for itself, before their existing values: use
 	// either these two variables or the three below.
-	"VLLM_GPU_NIC_PCIE_MAPPING": Pairs.mapping,
+	"VLLM_GPU_NIC_PCIE_MAPPING": Pairs.mapGPUs,
 	"VLLM_NIC_SELECTION_VARS": func(Pairs) string {
 		return "UCX_NET_DEVICES:1,NVSHMEM_HCA_LIST:1,NCCL_IB_HCA:1"
 	},
 	// NCCL, RCCL ("NCCL_IB_HCA" in NCCL's list of environment variables): "=" makes names exact, else mlx5_1
 	// matches mlx5_10 too.
-	"NCCL_IB_HCA": func(p Pairs) string { return "=" + p.rdma("") },
+	"NCCL_IB_HCA": func(p Pairs) string { return "=" + p.listRDMA("") },
 	// UCX, and NIXL on UCX (UCX_NET_DEVICES in ucx_info -f): device and port.
-	"UCX_NET_DEVICES": func(p Pairs) string { return p.rdma(":1") },
+	"UCX_NET_DEVICES": func(p Pairs) string { return p.listRDMA(":1") },
 	// NVSHMEM (NVSHMEM_HCA_LIST in its list of environment variables): device and port.
-	"NVSHMEM_HCA_LIST": func(p Pairs) string { return p.rdma(":1") },
+	"NVSHMEM_HCA_LIST": func(p Pairs) string { return p.listRDMA(":1") },
 }
 
-// rdma lists the RDMA devices, each with a suffix.
-func (p Pairs) rdma(suffix string) string {
+// listRDMA lists the RDMA devices, each with a suffix.
+func (p Pairs) listRDMA(suffix string) string {
 	var names []string
 	for _, vf := range p.VFs {
 		if vf.RDMA != "" && !slices.Contains(names, vf.RDMA+suffix) { // replicas of an HCA have one name
@@ -57,7 +57,7 @@ func (p Pairs) rdma(suffix string) string {
 	return strings.Join(names, ",")
 }
 
-func (p Pairs) mapping() string {
+func (p Pairs) mapGPUs() string {
 	var mapped []string
 	for _, served := range p.served {
 		its := func(vf pairs.VF) bool { return vf.ID == served.VF }

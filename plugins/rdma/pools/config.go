@@ -27,8 +27,8 @@ type Config struct {
 	Interval time.Duration
 }
 
-// label names a resource for people, by its position in a list if it has no name.
-func label(resource string, position int, list string) string {
+// labelResource names a resource for people, by its position in a list if it has no name.
+func labelResource(resource string, position int, list string) string {
 	if resource == "" {
 		return fmt.Sprintf("resource %d of %s", position, list)
 	}
@@ -40,7 +40,7 @@ func (c *Config) checkNew(name string, r ResourceConfig) error {
 	same := func(o ResourceConfig) bool { return o.Name == r.Name && o.Prefix == r.Prefix }
 	switch {
 	case r.Name == "":
-		return errors.New(c.missing(name + ": resourceName is missing"))
+		return errors.New(c.withWarnings(name + ": resourceName is missing"))
 	case !stockName.MatchString(r.Name):
 		return fmt.Errorf("%s: resourceName may have letters, digits, - and _", name)
 	case slices.ContainsFunc(c.Resources, same):
@@ -50,15 +50,16 @@ func (c *Config) checkNew(name string, r ResourceConfig) error {
 	}
 }
 
-// missing completes the text about a missing key by the warnings, one of which may name the key, misspelt.
-func (c *Config) missing(text string) string {
+// withWarnings completes the text about a missing key by the warnings, one of which may name the key,
+// misspelt.
+func (c *Config) withWarnings(text string) string {
 	return strings.Join(slices.Concat([]string{text}, c.Warnings), "; ")
 }
 
 // addOwn adds the keys of a resource that only Tandem knows.
 func (c *Config) addOwn(name string, raw, rawTandem json.RawMessage, r *ResourceConfig) {
 	if err := json.Unmarshal(raw, &r.Health); err != nil {
-		c.warn("%s: health is not checked: %v", name, explain(err, raw))
+		c.addWarning("%s: health is not checked: %v", name, explainError(err, raw))
 		r.Health = Health{}
 	}
 	tandem, warnings := readTandem(rawTandem)
@@ -72,9 +73,9 @@ func readTandem(raw json.RawMessage) (t Tandem, warnings []string) {
 		return t, nil
 	}
 	if err := json.Unmarshal(raw, &t); err != nil {
-		return Tandem{}, []string{fmt.Sprintf("tandem is left out: %v", explain(err, raw))}
+		return Tandem{}, []string{fmt.Sprintf("tandem is left out: %v", explainError(err, raw))}
 	}
-	for _, warning := range ignored(raw, reflect.TypeFor[Tandem](), "unknown and ignored") {
+	for _, warning := range warnOfKeys(raw, reflect.TypeFor[Tandem](), "unknown and ignored") {
 		warnings = append(warnings, "tandem: "+warning)
 	}
 	t.Variables = slices.DeleteFunc(t.Variables, func(variable string) bool {
@@ -88,7 +89,7 @@ func readTandem(raw json.RawMessage) (t Tandem, warnings []string) {
 	return t, warnings
 }
 
-func (c *Config) warn(format string, args ...any) {
+func (c *Config) addWarning(format string, args ...any) {
 	c.Warnings = append(c.Warnings, fmt.Sprintf(format, args...))
 }
 
@@ -102,7 +103,7 @@ func (c *Config) warnAll(about string, warnings []string) {
 // warnUnknown warns of keys of a JSON object that are absent from the struct into; others are places to which
 // such keys may belong.
 func (c *Config) warnUnknown(where string, object json.RawMessage, into any, others ...place) {
-	c.warnAll(where, ignored(object, reflect.TypeOf(into), "unknown and ignored", others...))
+	c.warnAll(where, warnOfKeys(object, reflect.TypeOf(into), "unknown and ignored", others...))
 }
 
 // Checks reports whether any resource wants a check of health.
@@ -117,8 +118,8 @@ func (c *Config) Shares() (some, all bool) {
 	return slices.ContainsFunc(c.Resources, shared), !slices.ContainsFunc(c.Resources, other)
 }
 
-// explain puts an error of encoding/json into words for people.
-func explain(err error, content []byte) error {
+// explainError puts an error of encoding/json into words for people.
+func explainError(err error, content []byte) error {
 	var syntax *json.SyntaxError
 	var mismatch *json.UnmarshalTypeError
 	switch {
@@ -159,12 +160,12 @@ type place struct {
 	move string
 }
 
-// ignored returns a warning for each key of a JSON object that the struct lacks, with the likely intended
+// warnOfKeys returns a warning for each key of a JSON object that the struct lacks, with the likely intended
 // key.
-func ignored(object json.RawMessage, into reflect.Type, text string, others ...place) (warnings []string) {
+func warnOfKeys(object json.RawMessage, into reflect.Type, text string, others ...place) (warnings []string) {
 	for _, key := range unknownKeys(object, into) {
 		warning := fmt.Sprintf("key %q is %s", key, text)
-		if meant := meant(key, keysOf(into), others); meant != "" {
+		if meant := meantKey(key, keysOf(into), others); meant != "" {
 			warning += ": " + meant
 		}
 		warnings = append(warnings, warning)
@@ -200,8 +201,8 @@ func keysOf(t reflect.Type) []string {
 	return keys
 }
 
-// meant returns the advice for an unknown key, "" if no key is similar.
-func meant(key string, known []string, others []place) string {
+// meantKey returns the advice for an unknown key, "" if no key is similar.
+func meantKey(key string, known []string, others []place) string {
 	if nearest := spelling.Nearest(key, known); len(nearest) > 0 {
 		return fmt.Sprintf("want %q", nearest[0])
 	}

@@ -205,7 +205,8 @@ func TestConfigOfOperator(t *testing.T) {
 	c := config(t,
 		`{"resourceList":[{"resourceName":"mlnxnics","selectors":{"vendors":["15b3"],"pfNames":["ens803f0#0-4"],"linkTypes":["ether"],"IsRdma":true,"NeedVhostNet":true},"SelectorObjs":null}]}`)
 	s := c.Resources[0].Selectors[0]
-	if !s.IsRDMA || !s.NeedVhostNet || len(s.PFNames) != 1 || !s.PFNames[0].holds(4) || s.PFNames[0].holds(5) {
+	if !s.IsRDMA || !s.NeedVhostNet || len(s.PFNames) != 1 || !s.PFNames[0].hasIndex(4) ||
+		s.PFNames[0].hasIndex(5) {
 		t.Errorf("read %+v", s)
 	}
 }

@@ -118,14 +118,14 @@ func FromID(id string) (Device, bool) {
 	return d, err == nil
 }
 
-// claim claims the unclaimed devices that the resource selects, selector by selector.
-func (r *ResourceConfig) claim(candidates []*function, claimed map[string]bool) []Device {
+// claimDevices claims the unclaimed devices that the resource selects, selector by selector.
+func (r *ResourceConfig) claimDevices(candidates []*function, claimed map[string]bool) []Device {
 	var devices []Device
 	for i := range r.Selectors {
 		for _, f := range candidates {
-			if s := &r.Selectors[i]; !claimed[f.id()] && r.offers(f, s) && s.selects(f) {
+			if s := &r.Selectors[i]; !claimed[f.id()] && r.canOffer(f, s) && s.isMetBy(f) {
 				claimed[f.id()] = true
-				devices = append(devices, r.device(f, s))
+				devices = append(devices, r.newDevice(f, s))
 			}
 		}
 	}
@@ -137,16 +137,16 @@ func (r *ResourceConfig) claim(candidates []*function, claimed map[string]bool) 
 // of coordination's limit per resource.
 const MaxReplicas = 1 << 13
 
-// share returns the replicas of every HCA that the resource selects, with IDs such as "0000:0c:00.0::3".
+// shareHCAs returns the replicas of every HCA that the resource selects, with IDs such as "0000:0c:00.0::3".
 // Numbers continue from resource to resource, by their rdmaHcaMax, so that IDs are unique. An HCA may be in
 // several resources: shared contains those of earlier resources.
-func (r *ResourceConfig) share(
+func (r *ResourceConfig) shareHCAs(
 	candidates []*function, shared map[topology.Address]bool,
 ) (devices []Device, warnings []string) {
 	var hcas []Device
 	for _, f := range candidates {
-		if r.offers(f, &r.Selectors[0]) && r.Selectors[0].selects(f) {
-			hcas = append(hcas, r.hca(f, shared))
+		if r.canOffer(f, &r.Selectors[0]) && r.Selectors[0].isMetBy(f) {
+			hcas = append(hcas, r.newHCA(f, shared))
 		}
 	}
 	slices.SortFunc(hcas, Device.Compare)
@@ -165,10 +165,10 @@ func (r *ResourceConfig) share(
 	return devices, warnings
 }
 
-// hca returns the common part of an HCA's replicas. Containers share the HCA with the node, so they hide none
-// of its properties.
-func (r *ResourceConfig) hca(f *function, shared map[topology.Address]bool) Device {
-	d := r.device(f, &r.Selectors[0])
+// newHCA returns the common part of an HCA's replicas. Containers share the HCA with the node, so they hide
+// none of its properties.
+func (r *ResourceConfig) newHCA(f *function, shared map[topology.Address]bool) Device {
+	d := r.newDevice(f, &r.Selectors[0])
 	d.HCA, d.Visible = d.ID, nil
 	if shared[f.Address] {
 		d.HCA += "." + r.Name
@@ -177,10 +177,10 @@ func (r *ResourceConfig) hca(f *function, shared map[topology.Address]bool) Devi
 	return d
 }
 
-func (r *ResourceConfig) device(f *function, s *Selector) Device {
+func (r *ResourceConfig) newDevice(f *function, s *Selector) Device {
 	d := Device{
 		ID: f.id(), Address: f.Address, PF: f.PF, NUMA: f.NUMA, Aux: f.aux,
-		Fault: r.fault(f, s), Selector: s, Visible: f.visible(),
+		Fault: r.findFault(f, s), Selector: s, Visible: f.visibleProperties(),
 	}
 	if r.ExcludeTopology == Always {
 		d.NUMA = topology.NUMANode{}
@@ -204,15 +204,15 @@ func (f *function) isOf(t DeviceType) bool {
 	}
 }
 
-// offers reports whether a selector of the resource can get a device: the device has the resource's type and
-// is not reserved.
-func (r *ResourceConfig) offers(f *function, s *Selector) bool {
-	return f.isOf(r.DeviceType) && r.reserved(f, s) == "" && (r.DeviceType != SharedHCA || len(f.RDMA) > 0)
+// canOffer reports whether a selector of the resource can get a device: the device has the resource's type
+// and is not reserved.
+func (r *ResourceConfig) canOffer(f *function, s *Selector) bool {
+	return f.isOf(r.DeviceType) && r.whyReserved(f, s) == "" && (r.DeviceType != SharedHCA || len(f.RDMA) > 0)
 }
 
-// fault returns the reason why a device is unhealthy, "" for a healthy one. Unreadable values count as
+// findFault returns the reason why a device is unhealthy, "" for a healthy one. Unreadable values count as
 // healthy.
-func (r *ResourceConfig) fault(f *function, s *Selector) string {
+func (r *ResourceConfig) findFault(f *function, s *Selector) string {
 	if name := f.unpassableRDMA(); s.IsRDMA && name != "" {
 		const renamed = "its RDMA device has a name that containers cannot be told, %q: rename it (rdma dev set)"
 		return fmt.Sprintf(renamed, name)
@@ -223,7 +223,7 @@ func (r *ResourceConfig) fault(f *function, s *Selector) string {
 	switch {
 	case r.CheckPF && noCarrier(f):
 		return "no carrier on the PF"
-	case r.CheckExporter && f.machine.ill(f.id()):
+	case r.CheckExporter && f.machine.isIll(f.id()):
 		return "unhealthy for the metrics exporter"
 	case r.CheckPort && portDown(f):
 		return "the RDMA port is not active"
@@ -234,7 +234,7 @@ func (r *ResourceConfig) fault(f *function, s *Selector) string {
 
 // lacksUverbs returns why containers cannot use the RDMA device, "" if they can or if there is none.
 func (f *function) lacksUverbs() string {
-	if len(f.rdma()) == 0 {
+	if len(f.ownRDMA()) == 0 {
 		return ""
 	}
 	names := topology.Names(f.machine.sys, f.file("infiniband_verbs"))
@@ -253,9 +253,9 @@ func (f *function) lacksUverbs() string {
 // ports the best counts. The read fails while a netdev is down (Documentation/ABI/testing/sysfs-class-net),
 // which also means no carrier.
 func noCarrier(f *function) bool {
-	dir, ports := NetdevFile(f.machine.sys, f.Address, f.aux), f.netdevs()
-	if parent, ok := f.parent(); ok {
-		dir, ports = NetdevFile(f.machine.sys, parent, ""), f.machine.ports(parent)
+	dir, ports := NetdevFile(f.machine.sys, f.Address, f.aux), f.ownNetdevs()
+	if parent, ok := f.parentFunction(); ok {
+		dir, ports = NetdevFile(f.machine.sys, parent, ""), f.machine.portsOf(parent)
 	}
 	return len(ports) > 0 && !slices.ContainsFunc(ports, func(netdev string) bool {
 		says := func(file string) string { return ReadText(f.machine.sys, path.Join(dir, netdev, file)) }
@@ -267,10 +267,10 @@ func noCarrier(f *function) bool {
 // the device's own RDMA devices or, if a container hides these, of its PF's; of several ports the best
 // counts.
 func portDown(f *function) bool {
-	own := f.rdma()
+	own := f.ownRDMA()
 	dir := f.file("infiniband")
 	if len(own) == 0 {
-		parent, _ := f.parent()
+		parent, _ := f.parentFunction()
 		if d, ok := f.machine.tree.Device(parent); ok {
 			own, dir = d.RDMA, FunctionFile(parent, "", "infiniband")
 		}
@@ -324,7 +324,7 @@ func (f Finder) FindReservations() (Reservations, []string, error) {
 		return nil, nil, err
 	}
 	for _, netdev := range routes.Main {
-		for _, id := range owners(f.Sys, netdev) {
+		for _, id := range findOwners(f.Sys, netdev) {
 			found[id] = Reservation{Reason: carriesDefaultRoute}
 		}
 	}
@@ -333,7 +333,7 @@ func (f Finder) FindReservations() (Reservations, []string, error) {
 	}
 	var notes []string
 	for _, netdev := range routes.Other {
-		for _, id := range owners(f.Sys, netdev) {
+		for _, id := range findOwners(f.Sys, netdev) {
 			if _, reserved := found[id]; !reserved {
 				const note = "%s: its netdev %q has a default route, though not the node's in the main routing " +
 					"table: it is offered, if a resource selects it"
@@ -355,7 +355,7 @@ func (f Finder) reserveBelow(found Reservations, netdev, uplink string, seen map
 		if !ok {
 			continue
 		}
-		for _, id := range owners(f.Sys, lower) {
+		for _, id := range findOwners(f.Sys, lower) {
 			if _, reserved := found[id]; !reserved {
 				const why = "its netdev %q is below %q, which has the node's default route"
 				found[id] = Reservation{fmt.Sprintf(why, lower, uplink), true}
@@ -365,8 +365,8 @@ func (f Finder) reserveBelow(found Reservations, netdev, uplink string, seen map
 	}
 }
 
-// reservation returns why the device is not offered as a device of a type.
-func (f *function) reservation(t DeviceType) Reservation {
+// findReservation returns why the device is not offered as a device of a type.
+func (f *function) findReservation(t DeviceType) Reservation {
 	switch {
 	case f.aux != "":
 		return f.needed
@@ -383,9 +383,9 @@ func (f *function) reservation(t DeviceType) Reservation {
 	}
 }
 
-// reserved returns why a selector of the resource does not get a device, "" for an unreserved device.
-func (r *ResourceConfig) reserved(f *function, s *Selector) string {
-	why := f.reservation(r.DeviceType)
+// whyReserved returns why a selector of the resource does not get a device, "" for an unreserved device.
+func (r *ResourceConfig) whyReserved(f *function, s *Selector) string {
+	why := f.findReservation(r.DeviceType)
 	if why.UnlessNamed && slices.Contains(s.PCIAddresses, f.Address.String()) {
 		return ""
 	}

@@ -57,7 +57,7 @@ type Finder struct {
 // belongs only to the first resource of resourceList that selects it; an HCA belongs to every resource of
 // configList that selects it.
 func (f Finder) Find(c *Config) ([]Pool, []string, error) {
-	s, err := f.survey(c)
+	s, err := f.surveyMachine(c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -79,10 +79,10 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 		pool := Pool{Name: names[i], Resource: r, First: !slices.ContainsFunc(pools, same)}
 		if r.DeviceType == SharedHCA {
 			var fewer []string
-			pool.Devices, fewer = r.share(candidates, shared)
+			pool.Devices, fewer = r.shareHCAs(candidates, shared)
 			warnings = append(warnings, fewer...)
 		} else {
-			pool.Devices = r.claim(candidates, claimed)
+			pool.Devices = r.claimDevices(candidates, claimed)
 			warnings = append(warnings, r.warnNamed(candidates, pool)...)
 		}
 		pools = append(pools, pool)
@@ -98,8 +98,8 @@ type survey struct {
 	candidates []*function
 }
 
-func (f Finder) survey(c *Config) (*survey, error) {
-	names, err := f.names(c)
+func (f Finder) surveyMachine(c *Config) (*survey, error) {
+	names, err := f.fullNames(c)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration %s: %w", c.File, err)
 	}
@@ -162,7 +162,7 @@ func findCandidates(m *machine, c *Config, reserved Reservations) []*function {
 		candidate := &function{Device: d, machine: m, needed: reserved[d.Address.String()], withVFs: m.hasVFs(d)}
 		candidates = append(candidates, candidate)
 		if anySF && d.IsNIC() {
-			for _, sf := range candidate.subfunctions() {
+			for _, sf := range candidate.findSubfunctions() {
 				sf.needed = reserved[sf.id()]
 				candidates = append(candidates, sf)
 			}
@@ -171,9 +171,9 @@ func findCandidates(m *machine, c *Config, reserved Reservations) []*function {
 	return candidates
 }
 
-// names returns the full name of each resource. It checks that they differ, which depends on the default
+// fullNames returns the full name of each resource. It checks that they differ, which depends on the default
 // prefix.
-func (f Finder) names(c *Config) ([]string, error) {
+func (f Finder) fullNames(c *Config) ([]string, error) {
 	var names []string
 	for _, r := range c.Resources {
 		prefix := f.Prefix
@@ -197,7 +197,7 @@ func (f Finder) names(c *Config) ([]string, error) {
 // warnNamed warns of devices that are offered only because a selector names them.
 func (r *ResourceConfig) warnNamed(candidates []*function, pool Pool) (warnings []string) {
 	for _, f := range candidates {
-		why := f.reservation(r.DeviceType).Reason
+		why := f.findReservation(r.DeviceType).Reason
 		if _, offered := pool.Device(f.id()); offered && why != "" {
 			warnings = append(warnings, fmt.Sprintf("resource %q: pciAddresses: %s is offered because it is named, "+
 				"although %s", r.Name, f.id(), why))
@@ -211,10 +211,10 @@ func warnMissing(c *Config, candidates []*function) []string {
 	var warnings []string
 	absent := func(r *ResourceConfig, s *Selector, key string, items []vfItem, pf func(*function) string) {
 		for _, item := range items {
-			has := func(f *function) bool { return r.offers(f, s) && strings.EqualFold(item.pf, pf(f)) }
+			has := func(f *function) bool { return r.canOffer(f, s) && strings.EqualFold(item.pf, pf(f)) }
 			if !slices.ContainsFunc(candidates, has) {
 				warnings = append(warnings, fmt.Sprintf("resource %q: selectors: %s: no %s belongs to the PF %q",
-					r.Name, key, r.DeviceType.devices(), item.pf))
+					r.Name, key, r.DeviceType.describeDevices(), item.pf))
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func warnMissing(c *Config, candidates []*function) []string {
 			absent(r, s, "pfNames", s.PFNames, (*function).pfName)
 			absent(r, s, "rootDevices", s.RootDevices, pfAddressOf)
 			for _, name := range s.ifNames {
-				has := func(f *function) bool { return r.offers(f, s) && f.netdev() == name }
+				has := func(f *function) bool { return r.canOffer(f, s) && f.firstNetdev() == name }
 				if !slices.ContainsFunc(candidates, has) {
 					warnings = append(warnings, fmt.Sprintf("resource %q: ifNames: no HCA has the netdev %q", r.Name, name))
 				}

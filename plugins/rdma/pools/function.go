@@ -33,16 +33,16 @@ func (m *machine) pfName(pf topology.Address) string {
 	if ok {
 		return name
 	}
-	if ports := m.ports(pf); len(ports) > 0 {
+	if ports := m.portsOf(pf); len(ports) > 0 {
 		name = ports[0]
 	}
 	m.pfNames[pf] = name
 	return name
 }
 
-// ports returns the netdevs of a PF's ports; in switchdev mode, with a netdev for each VF, the uplink
+// portsOf returns the netdevs of a PF's ports; in switchdev mode, with a netdev for each VF, the uplink
 // representor alone.
-func (m *machine) ports(pf topology.Address) []string {
+func (m *machine) portsOf(pf topology.Address) []string {
 	if uplink := m.sriov.Uplink(pf); uplink != "" {
 		return []string{uplink}
 	}
@@ -74,8 +74,8 @@ func (m *machine) hasVFs(d *topology.Device) bool {
 	return len(d.VFs) > 0 || (numvfs != "" && numvfs != "0")
 }
 
-// ill reports whether the metrics exporter monitors a device and reports it as unhealthy.
-func (m *machine) ill(id string) bool {
+// isIll reports whether the metrics exporter monitors a device and reports it as unhealthy.
+func (m *machine) isIll(id string) bool {
 	healthy, known := m.told[id]
 	return known && !healthy
 }
@@ -119,9 +119,9 @@ func (f *function) file(elements ...string) string {
 	return FunctionFile(f.Address, f.aux, elements...)
 }
 
-// parent returns the function that pfNames and rootDevices name: the PF of a VF, the parent of a
+// parentFunction returns the function that pfNames and rootDevices name: the PF of a VF, the parent of a
 // sub-function.
-func (f *function) parent() (topology.Address, bool) {
+func (f *function) parentFunction() (topology.Address, bool) {
 	switch {
 	case f.aux != "":
 		return f.Address, true
@@ -134,7 +134,7 @@ func (f *function) parent() (topology.Address, bool) {
 
 // pfName returns the netdev of the parent.
 func (f *function) pfName() string {
-	if parent, ok := f.parent(); ok {
+	if parent, ok := f.parentFunction(); ok {
 		return f.machine.pfName(parent)
 	}
 	return ""
@@ -142,7 +142,7 @@ func (f *function) pfName() string {
 
 // pfNetdev names a file of a netdev of the parent.
 func (f *function) pfNetdev(name, file string) string {
-	parent, _ := f.parent()
+	parent, _ := f.parentFunction()
 	return NetdevFile(f.machine.sys, parent, "", name, file)
 }
 
@@ -173,10 +173,10 @@ func (f *function) sfNumber() int {
 // (Documentation/driver-api/auxiliary_bus.rst).
 var auxiliary = regexp.MustCompile(`^[^.]+\.([^.]+)\.\d+$`)
 
-// subfunctions returns the auxiliary network devices of a network function. Like the stock plugin
+// findSubfunctions returns the auxiliary network devices of a network function. Like the stock plugin
 // (NewGenNetDevice in pkg/devices/gen_net.go) it ignores devices without a number, and functions without a
 // netdev.
-func (f *function) subfunctions() []*function {
+func (f *function) findSubfunctions() []*function {
 	var found []*function
 	for _, name := range topology.Names(f.machine.sys, f.file()) {
 		if !auxiliary.MatchString(name) {
@@ -190,37 +190,38 @@ func (f *function) subfunctions() []*function {
 	return found
 }
 
-// netdevs returns the device's own netdevs, sorted.
-func (f *function) netdevs() []string {
+// ownNetdevs returns the device's own netdevs, sorted.
+func (f *function) ownNetdevs() []string {
 	if f.aux != "" {
 		return f.machine.sriov.Netdevs(f.Address, f.aux)
 	}
 	return f.Netdevs
 }
 
-// netdev returns the first netdev, or "".
-func (f *function) netdev() string {
-	own := f.netdevs()
+// firstNetdev returns the first netdev, or "".
+func (f *function) firstNetdev() string {
+	own := f.ownNetdevs()
 	if len(own) == 0 {
 		return ""
 	}
 	return own[0]
 }
 
-// before returns the properties of a device from before a container hid them: its netdev is missing although
-// its driver is the same.
-func (f *function) before() (Hidden, bool) {
+// earlierProperties returns the properties of a device from before a container hid them: its netdev is
+// missing although its driver is the same.
+func (f *function) earlierProperties() (Hidden, bool) {
 	h, ok := f.machine.known[f.id()]
-	ok = ok && h.Driver == f.Driver && len(f.netdevs()) == 0
+	ok = ok && h.Driver == f.Driver && len(f.ownNetdevs()) == 0
 	if !ok {
 		return Hidden{}, false
 	}
 	return h, true
 }
 
-// visible returns the properties that containers would hide, nil for a device without a netdev on the node.
-func (f *function) visible() *Hidden {
-	if len(f.netdevs()) == 0 {
+// visibleProperties returns the properties that containers would hide, nil for a device without a netdev on
+// the node.
+func (f *function) visibleProperties() *Hidden {
+	if len(f.ownNetdevs()) == 0 {
 		return nil
 	}
 	return &Hidden{Driver: f.Driver, LinkType: f.linkType(), PKey: f.pKey(), RDMA: f.isRDMA()}
@@ -232,10 +233,10 @@ var linkTypes = map[string]string{"1": "ether", "32": "infiniband"}
 // linkType returns the link type of the device's netdev or, if a container hides it, the earlier link type or
 // that of the PF's netdev.
 func (f *function) linkType() string {
-	if own := f.netdevs(); len(own) > 0 {
+	if own := f.ownNetdevs(); len(own) > 0 {
 		return linkTypes[ReadText(f.machine.sys, NetdevFile(f.machine.sys, f.Address, f.aux, own[0], "type"))]
 	}
-	if before, ok := f.before(); ok && before.LinkType != "" {
+	if before, ok := f.earlierProperties(); ok && before.LinkType != "" {
 		return before.LinkType
 	}
 	if name := f.pfName(); name != "" {
@@ -249,12 +250,12 @@ func (f *function) pKey() string {
 	if f.linkType() != "infiniband" {
 		return ""
 	}
-	before, _ := f.before()
+	before, _ := f.earlierProperties()
 	return cmp.Or(f.machine.sriov.DefaultPKey(f.Address), before.PKey)
 }
 
-// rdma returns the names of the device's own RDMA devices, sorted.
-func (f *function) rdma() []string {
+// ownRDMA returns the names of the device's own RDMA devices, sorted.
+func (f *function) ownRDMA() []string {
 	if f.aux != "" {
 		return topology.RDMADevices(f.machine.sys, f.file())
 	}
@@ -280,7 +281,7 @@ var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 // a container holds it; its auxiliary device is visible, and equivalent to the devlink parameter enable_rdma.
 // For drivers without auxiliary devices the earlier properties count.
 func (f *function) isRDMA() bool {
-	before, _ := f.before()
-	return len(f.rdma()) > 0 || before.RDMA || f.unpassableRDMA() != "" ||
+	before, _ := f.earlierProperties()
+	return len(f.ownRDMA()) > 0 || before.RDMA || f.unpassableRDMA() != "" ||
 		slices.ContainsFunc(topology.Names(f.machine.sys, f.file()), auxiliaryRDMA.MatchString)
 }

@@ -20,33 +20,33 @@ type condition struct {
 // conditions are looked at in the order of the stock plugin (GetFilteredDevices in
 // pkg/netdevice/netDeviceProvider.go), the cheap ones first.
 var conditions = []condition{
-	listed("vendors", func(s *Selector) []string { return s.Vendors }, vendorOf),
-	listed("devices", func(s *Selector) []string { return s.Devices }, productOf),
-	listed("drivers", func(s *Selector) []string { return s.Drivers }, driverOf),
-	listed("pciAddresses", func(s *Selector) []string { return s.PCIAddresses }, addressOf),
-	listed("acpiIndexes", func(s *Selector) []string { return s.ACPIIndexes }, acpiIndexOf),
-	listed("auxTypes", func(s *Selector) []string { return s.AuxTypes }, auxTypeOf),
-	listed("ifNames", func(s *Selector) []string { return s.ifNames }, (*function).netdev),
+	anyOf("vendors", func(s *Selector) []string { return s.Vendors }, vendorOf),
+	anyOf("devices", func(s *Selector) []string { return s.Devices }, productOf),
+	anyOf("drivers", func(s *Selector) []string { return s.Drivers }, driverOf),
+	anyOf("pciAddresses", func(s *Selector) []string { return s.PCIAddresses }, addressOf),
+	anyOf("acpiIndexes", func(s *Selector) []string { return s.ACPIIndexes }, acpiIndexOf),
+	anyOf("auxTypes", func(s *Selector) []string { return s.AuxTypes }, auxTypeOf),
+	anyOf("ifNames", func(s *Selector) []string { return s.ifNames }, (*function).firstNetdev),
 	ofPF("pfNames", func(s *Selector) []vfItem { return s.PFNames }, (*function).pfName),
 	ofPF("rootDevices", func(s *Selector) []vfItem { return s.RootDevices }, pfAddressOf),
-	listed("linkTypes", func(s *Selector) []string { return s.LinkTypes }, (*function).linkType),
-	listed("ddpProfiles", func(s *Selector) []string { return s.DDPProfiles }, ddpProfileOf),
-	listed("pKeys", func(s *Selector) []string { return s.PKeys }, (*function).pKey),
-	listed("isRdma", func(s *Selector) []string { return optional(s.IsRDMA, "an RDMA device") }, rdmaText),
-	listed("vdpaType", func(s *Selector) []string { return optional(s.VDPAType != "", s.VDPAType) }, vdpaTypeOf),
+	anyOf("linkTypes", func(s *Selector) []string { return s.LinkTypes }, (*function).linkType),
+	anyOf("ddpProfiles", func(s *Selector) []string { return s.DDPProfiles }, ddpProfileOf),
+	anyOf("pKeys", func(s *Selector) []string { return s.PKeys }, (*function).pKey),
+	anyOf("isRdma", func(s *Selector) []string { return oneIf(s.IsRDMA, "an RDMA device") }, rdmaText),
+	anyOf("vdpaType", func(s *Selector) []string { return oneIf(s.VDPAType != "", s.VDPAType) }, vdpaTypeOf),
 }
 
-// optional returns a list of one value, or an empty list.
-func optional(there bool, value string) []string {
+// oneIf returns a list of one value, or an empty list.
+func oneIf(there bool, value string) []string {
 	if !there {
 		return nil
 	}
 	return []string{value}
 }
 
-// listed returns a condition that any value of a list fulfils. A function without a value never fulfils it.
-// The value is read only if needed.
-func listed(key string, wants func(*Selector) []string, has func(*function) string) condition {
+// anyOf returns a condition that any value of a list fulfils. A function without a value never fulfils
+// it. The value is read only if needed.
+func anyOf(key string, wants func(*Selector) []string, has func(*function) string) condition {
 	return condition{key, wants, has, func(s *Selector, f *function) bool {
 		list := wants(s)
 		if len(list) == 0 {
@@ -85,12 +85,12 @@ func allowsVF(items []vfItem, pf func(*function) string, f *function) bool {
 	if name == "" {
 		return false
 	}
-	item, ok := naming(items, name)
-	return ok && (item.all || item.holds(f.number()))
+	item, ok := findItem(items, name)
+	return ok && (item.all || item.hasIndex(f.number()))
 }
 
-// selects reports whether a device meets every condition.
-func (s *Selector) selects(f *function) bool {
+// isMetBy reports whether a device meets every condition.
+func (s *Selector) isMetBy(f *function) bool {
 	for i := range conditions {
 		if !conditions[i].meets(s, f) {
 			return false
@@ -114,7 +114,7 @@ func auxTypeOf(f *function) string {
 }
 
 func pfAddressOf(f *function) string {
-	if parent, ok := f.parent(); ok {
+	if parent, ok := f.parentFunction(); ok {
 		return parent.String()
 	}
 	return ""
@@ -184,8 +184,8 @@ var byName = []string{"pciAddresses", "acpiIndexes", "ifNames", "pfNames", "root
 // withoutDriver are conditions that devices without a driver always fail.
 var withoutDriver = []string{"drivers", "ifNames", "linkTypes", "pKeys", "isRdma"}
 
-// failures returns all reasons against the selection of a device.
-func (b *matcher) failures(f *function) (list []failure) {
+// findFailures returns all reasons against the selection of a device.
+func (b *matcher) findFailures(f *function) (list []failure) {
 	fail := func(is bool, key, why string) {
 		if is {
 			list = append(list, failure{key, why})
@@ -195,7 +195,7 @@ func (b *matcher) failures(f *function) (list []failure) {
 	owner := b.owners[f.id()]
 	fail(f.Driver == "", reasonNoDriver, "it has no driver")
 	fail(f.Driver != "" && shared && len(f.RDMA) == 0, reasonNoRDMA, "it has no RDMA device")
-	reserved := b.resource.reserved(f, b.selector)
+	reserved := b.resource.whyReserved(f, b.selector)
 	fail(f.Driver != "" && reserved != "", reasonInUse, reserved)
 	fail(!shared && owner != "", reasonTaken, owner+" has it")
 	for _, c := range conditions {
@@ -207,14 +207,14 @@ func (b *matcher) failures(f *function) (list []failure) {
 		if shared && key == "devices" {
 			key = sharedDevices
 		}
-		fail(true, key, fmt.Sprintf("%s: want %s, it has %s", key, some(c.wants(b.selector)),
+		fail(true, key, fmt.Sprintf("%s: want %s, it has %s", key, someValues(c.wants(b.selector)),
 			cmp.Or(c.has(f), "none")))
 	}
 	return list
 }
 
-// some formats the first few of the wanted values.
-func some(values []string) string {
+// someValues formats the first few of the wanted values.
+func someValues(values []string) string {
 	const few = 4
 	if more := len(values) - few; more > 0 {
 		return fmt.Sprintf("%s or %d more", strings.Join(values[:few], ", "), more)
@@ -222,17 +222,18 @@ func some(values []string) string {
 	return strings.Join(values, " or ")
 }
 
-// offered reports whether a device has the resource's type, reserved or not, and is not yet in the resource.
-func (b *matcher) offered(f *function) bool {
+// isOffered reports whether a device has the resource's type, reserved or not, and is not yet in the
+// resource.
+func (b *matcher) isOffered(f *function) bool {
 	return b.owners[f.id()] != b.name && f.isOf(b.resource.DeviceType)
 }
 
-// likely reports whether the selector may mean the device. A selector with RDMA does not mean plain NICs; PFs
-// with VFs and devices without a driver are meant only if named and otherwise right.
-func (b *matcher) likely(f *function, failures []failure) bool {
+// isLikely reports whether the selector may mean the device. A selector with RDMA does not mean plain NICs;
+// PFs with VFs and devices without a driver are meant only if named and otherwise right.
+func (b *matcher) isLikely(f *function, failures []failure) bool {
 	shared := b.resource.DeviceType == SharedHCA
 	switch {
-	case len(failures) == 0, f.aux != "", f.IsVF() && !shared, len(failures) == 1 && b.names(failures[0]):
+	case len(failures) == 0, f.aux != "", f.IsVF() && !shared, len(failures) == 1 && b.namesDevices(failures[0]):
 		return true
 	case f.Driver == "", f.withVFs && b.resource.DeviceType == NetDevice:
 		return false
@@ -241,19 +242,19 @@ func (b *matcher) likely(f *function, failures []failure) bool {
 	}
 }
 
-// mostly reports whether a device is of the resource's usual kind: PFs for shared HCAs, else VFs.
-func (b *matcher) mostly(f *function) bool { return f.IsVF() != (b.resource.DeviceType == SharedHCA) }
+// isUsual reports whether a device is of the resource's usual kind: PFs for shared HCAs, else VFs.
+func (b *matcher) isUsual(f *function) bool { return f.IsVF() != (b.resource.DeviceType == SharedHCA) }
 
-// names reports whether the selector names its devices, and the device did not fail that condition.
-func (b *matcher) names(failed failure) bool {
+// namesDevices reports whether the selector names its devices, and the device did not fail that condition.
+func (b *matcher) namesDevices(failed failure) bool {
 	if failed.key == reasonNoDriver { // nor a netdev to be named by
 		return len(b.selector.PCIAddresses) > 0
 	}
 	return len(b.selector.PCIAddresses)+len(b.selector.ifNames) > 0 && !slices.Contains(byName, failed.key)
 }
 
-// take claims a device for the resource. HCAs can be in several resources.
-func (b *matcher) take(f *function) {
+// claimDevice claims a device for the resource. HCAs can be in several resources.
+func (b *matcher) claimDevice(f *function) {
 	if b.resource.DeviceType != SharedHCA {
 		b.owners[f.id()] = b.name
 	}
@@ -273,8 +274,8 @@ const (
 // several containers use at a time. resourceList cannot use this type.
 const SharedHCA DeviceType = "sharedHCA"
 
-// devices returns the device type in words.
-func (t DeviceType) devices() string {
+// describeDevices returns the device type in words.
+func (t DeviceType) describeDevices() string {
 	if t == AuxNetDevice {
 		return "sub-function"
 	}
@@ -331,8 +332,8 @@ type sfSelector struct {
 	AuxTypes []string `json:"auxTypes"` // sf
 }
 
-// keys returns the part of the selector for a device type, as a target for JSON.
-func (s *Selector) keys(t DeviceType) any {
+// keysOfType returns the part of the selector for a device type, as a target for JSON.
+func (s *Selector) keysOfType(t DeviceType) any {
 	switch t {
 	case Accelerator:
 		return &struct {

@@ -31,7 +31,7 @@ func TestMeant(t *testing.T) {
 		{"resources", []string{"resourceList", "configList"}, nil, ""},
 		{"resource", []string{"resourceList", "configList"}, nil, `want "resourceList"`},
 	} {
-		if got := meant(c.key, c.known, c.others); got != c.want {
+		if got := meantKey(c.key, c.known, c.others); got != c.want {
 			t.Errorf("%s: %q, want %q", c.key, got, c.want)
 		}
 	}

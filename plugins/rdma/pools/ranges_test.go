@@ -13,7 +13,7 @@ import (
 func held(v vfItem) []int {
 	var held []int
 	for i := -1; i < 20; i++ {
-		if v.holds(i) {
+		if v.hasIndex(i) {
 			held = append(held, i)
 		}
 	}
@@ -53,18 +53,18 @@ func TestVFItem(t *testing.T) {
 			t.Errorf("%s: problem %v", c.text, v.problem)
 		}
 	}
-	if all := parseVFItem("ens1"); !all.holds(-1) || !all.holds(255) || all.problem != nil {
+	if all := parseVFItem("ens1"); !all.hasIndex(-1) || !all.hasIndex(255) || all.problem != nil {
 		t.Errorf("an item without # does not take every function: %+v", all)
 	}
 }
 
 func TestNaming(t *testing.T) {
 	items := []vfItem{parseVFItem("ENS1#0"), parseVFItem("ens2#1"), parseVFItem("ens1#2-5")}
-	item, ok := naming(items, "ens1")
+	item, ok := findItem(items, "ens1")
 	if !ok || item.text != "ENS1#0" {
 		t.Errorf("found %+v, %t; want the first item with the name, whatever its case", item, ok)
 	}
-	if _, ok := naming(items, "ens3"); ok {
+	if _, ok := findItem(items, "ens3"); ok {
 		t.Error("found an item for a PF that none names")
 	}
 }
@@ -104,7 +104,7 @@ func FuzzVFItem(f *testing.F) {
 			return
 		}
 		v := parseVFItem(text)
-		if got, want := v.holds(index), stock(text, index); got != want {
+		if got, want := v.hasIndex(index), stock(text, index); got != want {
 			t.Errorf("%q takes VF %d: %t; the stock plugin says %t", text, index, got, want)
 		}
 	})

@@ -59,12 +59,12 @@ func parseConfig(file string, content []byte) (*Config, error) {
 	}
 	var top topLevel
 	if err := json.Unmarshal(content, &top); err != nil {
-		return nil, explain(err, content)
+		return nil, explainError(err, content)
 	}
 	c := &Config{File: file}
 	c.warnUnknown("", content, top)
 	for i, raw := range top.ResourceList {
-		if err := c.add(i+1, raw); err != nil {
+		if err := c.addResource(i+1, raw); err != nil {
 			return nil, err
 		}
 	}
@@ -72,7 +72,7 @@ func parseConfig(file string, content []byte) (*Config, error) {
 		return nil, err
 	}
 	if len(top.ResourceList)+len(top.ConfigList) == 0 {
-		return nil, errors.New(c.missing("resourceList is missing or empty"))
+		return nil, errors.New(c.withWarnings("resourceList is missing or empty"))
 	}
 	if len(c.Resources) == 0 {
 		return nil, fmt.Errorf("no resource can be used: %s", strings.Join(c.Warnings, "; "))
@@ -91,13 +91,14 @@ type resource struct {
 	SelectorObj  any `json:"selectorObj"`
 }
 
-// add checks the resource at a position of the list and appends it, or warns why the resource is skipped.
-func (c *Config) add(position int, raw json.RawMessage) error {
+// addResource checks the resource at a position of the list and appends it, or warns why the resource is
+// skipped.
+func (c *Config) addResource(position int, raw json.RawMessage) error {
 	var r resource
 	err := json.Unmarshal(raw, &r)
-	name := label(r.Name, position, "resourceList")
+	name := labelResource(r.Name, position, "resourceList")
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, explain(err, raw))
+		return fmt.Errorf("%s: %w", name, explainError(err, raw))
 	}
 	if r.DeviceType == "" {
 		r.DeviceType = NetDevice
@@ -111,12 +112,12 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 		return err
 	}
 	if err := r.checkName(); err != nil {
-		c.warn("%s is left out: %v", name, err)
+		c.addWarning("%s is left out: %v", name, err)
 		return nil
 	}
 	r.Selectors, err = parseSelectors(r.DeviceType, r.RawSelectors)
 	if err != nil {
-		c.warn("%s is left out: %v", name, err)
+		c.addWarning("%s is left out: %v", name, err)
 		return nil
 	}
 	if err := r.checkSelectors(); err != nil {
@@ -140,8 +141,8 @@ func parseSelectors(t DeviceType, raw json.RawMessage) ([]Selector, error) {
 	}
 	selectors := make([]Selector, len(objects))
 	for i, object := range objects {
-		if err := json.Unmarshal(object, selectors[i].keys(t)); err != nil {
-			return nil, fmt.Errorf("selectors: %w", explain(err, object))
+		if err := json.Unmarshal(object, selectors[i].keysOfType(t)); err != nil {
+			return nil, fmt.Errorf("selectors: %w", explainError(err, object))
 		}
 	}
 	return selectors, nil
@@ -158,7 +159,7 @@ func selectorObjects(raw json.RawMessage) ([]json.RawMessage, error) {
 	}
 	var objects []json.RawMessage
 	if err := json.Unmarshal(raw, &objects); err != nil {
-		return nil, fmt.Errorf("selectors: %w", explain(err, raw))
+		return nil, fmt.Errorf("selectors: %w", explainError(err, raw))
 	}
 	if len(objects) == 0 {
 		return nil, errors.New("selectors: the list is empty")
@@ -175,29 +176,29 @@ var besideThem = place{keysOf(reflect.TypeFor[ResourceConfig]()), "put it beside
 // selectorWarnings warns of settings in a resource's selectors without the intended effect.
 func selectorWarnings(t DeviceType, selectors []Selector, raw json.RawMessage) (warnings []string) {
 	if objects, err := selectorObjects(raw); err == nil {
-		known := reflect.TypeOf((&Selector{}).keys(t)).Elem()
+		known := reflect.TypeOf((&Selector{}).keysOfType(t)).Elem()
 		for _, object := range objects {
 			text := fmt.Sprintf("unknown for deviceType %s and ignored", t)
-			warnings = append(warnings, ignored(object, known, text, besideThem)...)
+			warnings = append(warnings, warnOfKeys(object, known, text, besideThem)...)
 		}
 	}
 	for i := range selectors {
-		warnings = append(warnings, selectors[i].warnings("devices")...)
+		warnings = append(warnings, selectors[i].findOddities("devices")...)
 	}
 	return warnings
 }
 
-// warnings returns what is odd in a selector; products is the key of the device numbers.
-func (s *Selector) warnings(products string) []string {
-	warnings := slices.Concat(problems("pfNames", s.PFNames), problems("rootDevices", s.RootDevices),
-		s.impossible(products))
+// findOddities returns what is odd in a selector; products is the key of the device numbers.
+func (s *Selector) findOddities(products string) []string {
+	warnings := slices.Concat(listProblems("pfNames", s.PFNames), listProblems("rootDevices", s.RootDevices),
+		s.findImpossible(products))
 	if len(s.LinkTypes) > 1 {
 		warnings = append(warnings, "linkTypes should have a single value")
 	}
 	return warnings
 }
 
-func problems(key string, items []vfItem) (warnings []string) {
+func listProblems(key string, items []vfItem) (warnings []string) {
 	for _, item := range items {
 		if item.problem != nil {
 			warnings = append(warnings, fmt.Sprintf("%s: %q: %v", key, item.text, item.problem))
@@ -275,7 +276,7 @@ func (c *Config) addShared(list sharedList) error {
 		r.firstReplica = first
 		first += r.Replicas
 		if err := r.checkName(); err != nil {
-			c.warn("resource %q is left out: %v", r.Name, err)
+			c.addWarning("resource %q is left out: %v", r.Name, err)
 			continue
 		}
 		c.Resources = append(c.Resources, r)
@@ -287,9 +288,9 @@ func (c *Config) addShared(list sharedList) error {
 func (c *Config) readShared(position int, raw json.RawMessage) (ResourceConfig, error) {
 	var s sharedResource
 	err := json.Unmarshal(raw, &s)
-	name := label(s.Name, position, "configList")
+	name := labelResource(s.Name, position, "configList")
 	if err != nil {
-		return ResourceConfig{}, fmt.Errorf("%s: %w", name, explain(err, raw))
+		return ResourceConfig{}, fmt.Errorf("%s: %w", name, explainError(err, raw))
 	}
 	r := ResourceConfig{
 		Name: s.Name, Prefix: s.Prefix, DeviceType: SharedHCA, ExcludeTopology: s.NoTopology, Replicas: s.Max,
@@ -305,9 +306,9 @@ func (c *Config) readShared(position int, raw json.RawMessage) (ResourceConfig, 
 		return r, fmt.Errorf("%s: rdmaHcaMax is %d; want how many containers may share an HCA", name, s.Max)
 	}
 	if s.Max == 0 {
-		c.warn("%s: rdmaHcaMax is 0 or missing: nothing is offered", name)
+		c.addWarning("%s: rdmaHcaMax is 0 or missing: nothing is offered", name)
 	}
-	selector, err := s.selector(c, name)
+	selector, err := s.newSelector(c, name)
 	if err != nil {
 		return r, fmt.Errorf("%s: %w", name, err)
 	}
@@ -319,13 +320,13 @@ func (c *Config) readShared(position int, raw json.RawMessage) (ResourceConfig, 
 	return r, nil
 }
 
-// selector returns the selector of the resource's HCAs. As in ValidateConfigs of the stock plugin exactly one
-// of selectors and devices is required.
-func (s *sharedResource) selector(c *Config, name string) (Selector, error) {
+// newSelector returns the selector of the resource's HCAs. As in ValidateConfigs of the stock plugin exactly
+// one of selectors and devices is required.
+func (s *sharedResource) newSelector(c *Config, name string) (Selector, error) {
 	var keys sharedSelector
 	if len(s.Selectors) > 0 {
 		if err := json.Unmarshal(s.Selectors, &keys); err != nil {
-			return Selector{}, fmt.Errorf("selectors: %w", explain(err, s.Selectors))
+			return Selector{}, fmt.Errorf("selectors: %w", explainError(err, s.Selectors))
 		}
 		c.warnUnknown(name+": selectors: ", s.Selectors, keys, besideSharedOnes)
 	}
@@ -344,6 +345,6 @@ func (s *sharedResource) selector(c *Config, name string) (Selector, error) {
 		Vendors: keys.Vendors, Devices: keys.DeviceIDs, Drivers: keys.Drivers,
 	}
 	selector.LinkTypes, selector.ifNames, selector.IsRDMA = keys.LinkTypes, keys.IfNames, true
-	c.warnAll(name+": selectors: ", selector.warnings(sharedDevices))
+	c.warnAll(name+": selectors: ", selector.findOddities(sharedDevices))
 	return selector, nil
 }

@@ -45,7 +45,7 @@ func (noDevlink) DevLinkGetDevicePortList(string, string) ([]*netlink.DevlinkPor
 
 func (l live) Uplink(a topology.Address) string {
 	name, err := sriovnet.GetUplinkRepresentor(a.String())
-	return or(name, err, func() string { return l.SRIOVFiles.Uplink(a) })
+	return orFiles(name, err, func() string { return l.SRIOVFiles.Uplink(a) })
 }
 
 func (l live) Netdevs(a topology.Address, aux string) []string {
@@ -54,18 +54,18 @@ func (l live) Netdevs(a topology.Address, aux string) []string {
 		list, name = sriovnet.GetNetDevicesFromAux, aux
 	}
 	names, err := list(name)
-	return or(topology.PassableNames(names), err, func() []string { return l.SRIOVFiles.Netdevs(a, aux) })
+	return orFiles(topology.PassableNames(names), err, func() []string { return l.SRIOVFiles.Netdevs(a, aux) })
 }
 
 func (live) VFIO(a topology.Address) bool { return sriovnet.IsVfPciVfioBound(a.String()) }
 
 func (l live) DefaultPKey(a topology.Address) string {
 	key, err := sriovnet.GetDefaultPKeyFromPci(a.String())
-	return or(key, err, func() string { return l.SRIOVFiles.DefaultPKey(a) })
+	return orFiles(key, err, func() string { return l.SRIOVFiles.DefaultPKey(a) })
 }
 
-// or returns sriovnet's answer, or that of the files if sriovnet has none.
-func or[T any](answer T, err error, files func() T) T {
+// orFiles returns sriovnet's answer, or that of the files if sriovnet has none.
+func orFiles[T any](answer T, err error, files func() T) T {
 	if err != nil {
 		return files()
 	}

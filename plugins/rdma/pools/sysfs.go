@@ -46,10 +46,10 @@ func ReadLink(sys fs.FS, file string) string {
 // subfunction is the name of the auxiliary device of a sub-function.
 var subfunction = regexp.MustCompile(`^[^.]+\.sf\.\d+$`)
 
-// owners returns the IDs of the devices with a netdev: the last PCI function on the path of the netdev, which
-// may be an indirect parent (virtio, which the stock plugin misses and offers), and the sub-function below
-// the function if any; none for a virtual netdev.
-func owners(sys fs.FS, netdev string) (ids []string) {
+// findOwners returns the IDs of the devices with a netdev: the last PCI function on the path of the netdev,
+// which may be an indirect parent (virtio, which the stock plugin misses and offers), and the sub-function
+// below the function if any; none for a virtual netdev.
+func findOwners(sys fs.FS, netdev string) (ids []string) {
 	target, err := fs.ReadLink(sys, netdevLink(netdev))
 	if err != nil {
 		return nil
@@ -68,9 +68,9 @@ func owners(sys fs.FS, netdev string) (ids []string) {
 // netdevLink returns the path of the link to a netdev by its name.
 func netdevLink(netdev string) string { return "class/net/" + netdev }
 
-// parent returns the last PCI function on the path of a link to a device; false if there is none or the link
-// does not exist.
-func parent(sys fs.FS, link string) (topology.Address, bool) {
+// findParent returns the last PCI function on the path of a link to a device; false if there is none or the
+// link does not exist.
+func findParent(sys fs.FS, link string) (topology.Address, bool) {
 	target, err := fs.ReadLink(sys, link)
 	if err != nil {
 		return topology.Address{}, false
@@ -118,7 +118,7 @@ func VDPADevices(sys fs.FS) map[topology.Address]VDPADevice {
 	const bus = "bus/vdpa/devices"
 	found := map[topology.Address]VDPADevice{}
 	for _, name := range topology.Names(sys, bus) {
-		parent, ok := parent(sys, path.Join(bus, name))
+		parent, ok := findParent(sys, path.Join(bus, name))
 		if _, taken := found[parent]; !ok || taken {
 			continue
 		}
@@ -167,8 +167,8 @@ func SRIOVAt(root string, sys fs.FS) SRIOV {
 // SRIOVFiles reads the facts from any sysfs root.
 type SRIOVFiles struct{ Sys fs.FS }
 
-// pf returns the PF of a VF, or false for other functions.
-func (f SRIOVFiles) pf(vf topology.Address) (topology.Address, bool) {
+// findPF returns the PF of a VF, or false for other functions.
+func (f SRIOVFiles) findPF(vf topology.Address) (topology.Address, bool) {
 	pf, err := topology.ParseAddress(ReadLink(f.Sys, FunctionFile(vf, "", "physfn")))
 	return pf, err == nil
 }
@@ -193,17 +193,17 @@ var (
 
 // Uplink implements SRIOV.
 func (f SRIOVFiles) Uplink(a topology.Address) string {
-	if pf, ok := f.pf(a); ok {
+	if pf, ok := f.findPF(a); ok {
 		a = pf
 	}
-	return f.port(a, func(netdev, port string) bool {
+	return f.findPort(a, func(netdev, port string) bool {
 		return ReadText(f.Sys, netdev+"/phys_switch_id") != "" && physicalPort.MatchString(port)
 	})
 }
 
-// port returns the first netdev of a PF for which is returns true, given the netdev's folder and
+// findPort returns the first netdev of a PF for which is returns true, given the netdev's folder and
 // phys_port_name.
-func (f SRIOVFiles) port(pf topology.Address, is func(netdev, port string) bool) string {
+func (f SRIOVFiles) findPort(pf topology.Address, is func(netdev, port string) bool) string {
 	for _, name := range f.Netdevs(pf, "") {
 		netdev := NetdevFile(f.Sys, pf, "", name)
 		if is(netdev, ReadText(f.Sys, netdev+"/phys_port_name")) {

@@ -18,9 +18,9 @@ var (
 	acpiIndex = regexp.MustCompile(`^(0|[1-9][0-9]{0,9})$`) // acpi_index
 )
 
-// impossible returns a warning for each value of a selector that no device can have. products is the key of
-// the device numbers.
-func (s *Selector) impossible(products string) (warnings []string) {
+// findImpossible returns a warning for each value of a selector that no device can have. products is the key
+// of the device numbers.
+func (s *Selector) findImpossible(products string) (warnings []string) {
 	for _, c := range []struct {
 		key    string
 		values []string
@@ -33,7 +33,7 @@ func (s *Selector) impossible(products string) (warnings []string) {
 		{"acpiIndexes", s.ACPIIndexes, remedyUnless(acpiIndex, "want a number")},
 		{"pKeys", s.PKeys, remedyUnless(pKey, "want a number such as 0x8001, in lower case")},
 		{"linkTypes", s.LinkTypes, linkTypeRemedy},
-		{"vdpaType", optional(s.VDPAType != "", s.VDPAType), vdpaRemedy},
+		{"vdpaType", oneIf(s.VDPAType != "", s.VDPAType), vdpaRemedy},
 	} {
 		for _, value := range c.values {
 			if remedy := c.remedy(value); remedy != "" {
@@ -158,8 +158,9 @@ func parseRange(text string) (indexRange, error) {
 	return indexRange{first, last}, nil
 }
 
-// holds reports whether the item includes the function with a VF index; -1 means a function other than a VF.
-func (v *vfItem) holds(index int) bool {
+// hasIndex reports whether the item includes the function with a VF index; -1 means a function other
+// than a VF.
+func (v *vfItem) hasIndex(index int) bool {
 	if v.all {
 		return true
 	}
@@ -171,8 +172,8 @@ func (v *vfItem) holds(index int) bool {
 	return false
 }
 
-// naming returns the first item with the name of a PF, ignoring case (getItem, same file).
-func naming(items []vfItem, pf string) (*vfItem, bool) {
+// findItem returns the first item with the name of a PF, ignoring case (getItem, same file).
+func findItem(items []vfItem, pf string) (*vfItem, bool) {
 	for i := range items {
 		if strings.EqualFold(items[i].pf, pf) {
 			return &items[i], true

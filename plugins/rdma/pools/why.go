@@ -39,18 +39,18 @@ type Miss struct {
 
 // Explain returns the result of each selector of a configuration, in order. Its errors are those of Find.
 func (f Finder) Explain(c *Config) ([]Choice, error) {
-	s, err := f.survey(c)
+	s, err := f.surveyMachine(c)
 	if err != nil {
 		return nil, err
 	}
 	owners := map[string]string{} // resources of claimed devices
 	var choices []Choice
-	all := slices.Concat(s.candidates, s.unbound())
+	all := slices.Concat(s.candidates, s.findUnbound())
 	for i := range c.Resources {
 		r := &c.Resources[i]
 		for k := range r.Selectors {
 			b := matcher{resource: r, name: s.names[i], selector: &r.Selectors[k], owners: owners}
-			choice := b.judge(all)
+			choice := b.judgeAll(all)
 			choice.Selector, choice.Of = k+1, len(r.Selectors)
 			choices = append(choices, choice)
 		}
@@ -58,8 +58,8 @@ func (f Finder) Explain(c *Config) ([]Choice, error) {
 	return choices, nil
 }
 
-// unbound returns the functions without a driver, which are no candidates: a common mistake for VFs.
-func (s *survey) unbound() (list []*function) {
+// findUnbound returns the functions without a driver, which are no candidates: a common mistake for VFs.
+func (s *survey) findUnbound() (list []*function) {
 	for d := range s.machine.tree.Devices() {
 		if d.Driver == "" {
 			list = append(list, &function{Device: d, machine: s.machine})
@@ -74,7 +74,7 @@ type rejection struct {
 	failures []failure
 }
 
-func (r rejection) keys() (keys []string) {
+func (r rejection) failedKeys() (keys []string) {
 	for _, f := range r.failures {
 		keys = append(keys, f.key)
 	}
@@ -88,56 +88,56 @@ type tally struct {
 	meant   bool // of the resource's usual kind
 }
 
-func (b *matcher) judge(all []*function) Choice {
+func (b *matcher) judgeAll(all []*function) Choice {
 	choice := Choice{Resource: b.name}
 	var rejected, describedPFs []rejection
 	for _, f := range all {
-		failures := b.failures(f)
+		failures := b.findFailures(f)
 		switch {
-		case !b.offered(f):
+		case !b.isOffered(f):
 		case len(failures) == 0:
 			choice.Selected++
-			b.take(f)
-		case b.likely(f, failures):
+			b.claimDevice(f)
+		case b.isLikely(f, failures):
 			rejected = append(rejected, rejection{f, failures})
 		case f.Driver != "" && len(failures) == 1 && failures[0].key == reasonInUse:
 			describedPFs = append(describedPFs, rejection{f, failures})
 		}
 	}
-	meetsAll := func(r rejection) bool { return !slices.ContainsFunc(r.keys(), isCondition) }
+	meetsAll := func(r rejection) bool { return !slices.ContainsFunc(r.failedKeys(), isCondition) }
 	if choice.Selected == 0 && !slices.ContainsFunc(rejected, meetsAll) { // it describes the PFs, not their VFs
 		rejected = append(rejected, describedPFs...)
 	}
 	choice.Rejected = len(rejected)
-	choice.conclude(b.tally(rejected))
-	if nearest, some := b.nearest(rejected); some && len(choice.Nearest) == 0 {
+	choice.addTallies(b.tallyReasons(rejected))
+	if nearest, some := b.findNearest(rejected); some && len(choice.Nearest) == 0 {
 		choice.Nearest = []Miss{nearest}
 	}
 	return choice
 }
 
-// tally counts rejected devices by reason.
-func (b *matcher) tally(rejected []rejection) map[string]*tally {
+// tallyReasons counts rejected devices by reason.
+func (b *matcher) tallyReasons(rejected []rejection) map[string]*tally {
 	tallies := map[string]*tally{}
 	for _, r := range rejected {
 		for _, failed := range r.failures {
 			if tallies[failed.key] == nil {
 				tallies[failed.key] = &tally{Reason: Reason{Key: failed.key}}
 			}
-			tallies[failed.key].count(r.function.id(), failed.why, len(r.failures) == 1, b.mostly(r.function))
+			tallies[failed.key].countDevice(r.function.id(), failed.why, len(r.failures) == 1, b.isUsual(r.function))
 		}
 	}
 	return tallies
 }
 
-// nearest returns the device with the fewest reasons, preferably of the resource's usual kind; false without
-// rejected devices.
-func (b *matcher) nearest(rejected []rejection) (Miss, bool) {
+// findNearest returns the device with the fewest reasons, preferably of the resource's usual kind; false
+// without rejected devices.
+func (b *matcher) findNearest(rejected []rejection) (Miss, bool) {
 	if len(rejected) == 0 {
 		return Miss{}, false
 	}
 	unusual := func(r rejection) int {
-		if b.mostly(r.function) {
+		if b.isUsual(r.function) {
 			return 0
 		}
 		return 1
@@ -151,16 +151,16 @@ func (b *matcher) nearest(rejected []rejection) (Miss, bool) {
 	}
 	miss := Miss{Device: best.function.id(), Why: strings.Join(why, "; "), More: -1}
 	for _, r := range rejected {
-		if slices.Equal(r.keys(), best.keys()) {
+		if slices.Equal(r.failedKeys(), best.failedKeys()) {
 			miss.More++
 		}
 	}
 	return miss, true
 }
 
-// count records a rejected device. The nearest miss is the first device, preferably of the resource's usual
-// kind.
-func (t *tally) count(id, why string, alone, meant bool) {
+// countDevice records a rejected device. The nearest miss is the first device, preferably of the resource's
+// usual kind.
+func (t *tally) countDevice(id, why string, alone, meant bool) {
 	t.Count++
 	if !alone {
 		return
@@ -171,9 +171,9 @@ func (t *tally) count(id, why string, alone, meant bool) {
 	}
 }
 
-// conclude sorts the counts. The nearest misses belong to the reason that is most often the single one, as it
-// is most probably the mistake. Devices named by the selector come first, others last.
-func (c *Choice) conclude(tallies map[string]*tally) {
+// addTallies sorts the counts. The nearest misses belong to the reason that is most often the single one, as
+// it is most probably the mistake. Devices named by the selector come first, others last.
+func (c *Choice) addTallies(tallies map[string]*tally) {
 	var alone []*tally
 	for _, key := range reasons {
 		t := tallies[key]
@@ -186,7 +186,7 @@ func (c *Choice) conclude(tallies map[string]*tally) {
 		}
 	}
 	slices.SortStableFunc(alone, func(a, b *tally) int {
-		return cmp.Or(cmp.Compare(rank(a.Key), rank(b.Key)), cmp.Compare(b.Alone, a.Alone))
+		return cmp.Or(cmp.Compare(rankReason(a.Key), rankReason(b.Key)), cmp.Compare(b.Alone, a.Alone))
 	})
 	for _, t := range alone {
 		t.nearest.More = t.Alone - 1
@@ -194,8 +194,8 @@ func (c *Choice) conclude(tallies map[string]*tally) {
 	}
 }
 
-// rank rates a single reason by how telling it is; 0 is the most telling.
-func rank(key string) int {
+// rankReason rates a single reason by how telling it is; 0 is the most telling.
+func rankReason(key string) int {
 	switch {
 	case key == reasonTaken:
 		return 1
