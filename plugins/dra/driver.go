@@ -58,7 +58,6 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/klog/v2"
@@ -97,13 +96,15 @@ func New(config Config) (*Driver, error) {
 	}
 	config.Host.CDI, config.Host.PairsDir = nil, filepath.Join(config.RunDir, "claim-pairs")
 	complaints := newComplaints(config.Log)
-	publisher := &publisher{config: config, again: system.NewTrigger()}
-	preparer := newPreparer(config, publisher.rebind)
-	publisher.viewer = newViewer(config, complaints,
-		newGates(config.Client, config.NodeName, config.Log), preparer)
-	newest := publisher.viewer.newest
+	preparer := claims.New(claims.Options{
+		Dir: PluginDir(config.KubeletDir), CDIDir: config.CDIDir, Host: config.Host, GPUs: config.GPUs,
+		Policy: config.Policy, Alone: !config.Drain, Log: config.Log,
+	})
+	viewer := newViewer(config, complaints, newGates(config.Client, config.NodeName, config.Log), preparer)
+	newest := viewer.newest
+	publisher := &publisher{config: config, viewer: viewer, again: system.NewTrigger()}
 	service := &claimService{
-		config: config, complaints: complaints, viewer: publisher.viewer, preparer: preparer,
+		config: config, complaints: complaints, viewer: viewer, publisher: publisher, preparer: preparer,
 		owners: newOwners(), refused: system.NewTrigger(),
 	}
 	files := &fileRestorer{
@@ -111,7 +112,7 @@ func New(config Config) (*Driver, error) {
 		failed: system.NewNewest(error(nil)),
 	}
 	return &Driver{
-		config: config, viewer: publisher.viewer, publisher: publisher, service: service, files: files,
+		config: config, viewer: viewer, publisher: publisher, service: service, files: files,
 		server: &server{
 			claimService: service,
 			healthReporter: &healthReporter{
@@ -124,25 +125,6 @@ func New(config Config) (*Driver, error) {
 			noGPUs: config.NoGPUs,
 		},
 	}, nil
-}
-
-func newPreparer(
-	config Config, rebind func(ctx context.Context, bound map[string]string) error,
-) *claims.Preparer {
-	options := claims.Options{
-		Dir: PluginDir(config.KubeletDir), CDIDir: config.CDIDir, Host: config.Host, Policy: config.Policy,
-		Alone: !config.Drain, Rebind: rebind, Log: config.Log,
-		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-			return config.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		},
-	}
-	if config.GPUs != nil {
-		options.GPUs = config.GPUs
-	}
-	if config.VFs != nil {
-		options.VFs = config.VFs
-	}
-	return claims.New(options)
 }
 
 // Run serves the kubelet and publishes until ctx is done, or an error is fatal. It builds the first view

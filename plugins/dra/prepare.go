@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -32,6 +34,7 @@ type claimService struct {
 	config     Config
 	complaints *complaints
 	viewer     *viewer
+	publisher  *publisher
 	preparer   *claims.Preparer
 	owners     *owners
 	statuses   *statuses
@@ -55,21 +58,28 @@ func (s *claimService) PrepareResourceClaims(
 		return nil, err
 	}
 	state := s.viewer.newest.Get().stateFor(list)
-	results := s.preparer.Prepare(ctx, state, list)
-	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(results))
+	result := s.preparer.Prepare(state, list, kubelet.Reading[[]*corev1.Pod]{})
+	if errors.Is(result.Err, kubelet.ErrNotRead) {
+		result = s.preparer.Prepare(state, list, kubelet.Read(s.readPods(ctx, list)))
+	}
+	if result.HasMoved() {
+		if err := s.publisher.publishBound(ctx, result.All); err != nil {
+			result = result.Withhold(err)
+		}
+	}
+	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(list))
 	took, failed := time.Since(began), 0
 	for _, claim := range list {
-		result := results[claim.UID]
-		answers[claim.UID] = result.PrepareResult
-		err := result.Err
+		prepared, err := result.Claim(claim.UID)
+		answers[claim.UID] = kubeletplugin.PrepareResult{Devices: prepared.Answer(), Err: err}
 		s.owners.asked(claim, began, took, err)
 		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
 		if err != nil {
 			failed++
 			log.Warn("claim not prepared", "error", err)
 		} else {
-			log.Info("prepared", "devices", deviceNames(result.Devices))
-			s.writeStatus(state, claim, result.Claim)
+			log.Info("prepared", "devices", deviceNames(prepared))
+			s.writeStatus(state, claim, prepared)
 		}
 	}
 	s.observe(Prepare, took, len(list), failed)
@@ -78,6 +88,29 @@ func (s *claimService) PrepareResourceClaims(
 	}
 	s.viewer.changed.Fire() // devices of claims stay published
 	return answers, nil
+}
+
+// podLimit is the timeout for reading the pods of claims. The kubelet waits for 45 s.
+const podLimit = 5 * time.Second
+
+// readPods returns the pods for which claims are reserved, without ended ones.
+func (s *claimService) readPods(
+	ctx context.Context, list []*resourceapi.ResourceClaim,
+) (pods []*corev1.Pod, err error) {
+	ctx, cancel := context.WithTimeout(ctx, podLimit)
+	defer cancel()
+	namespace := list[0].Namespace
+	for _, reserved := range claims.PodsOf(list...) {
+		pod, err := s.config.Client.CoreV1().Pods(namespace).Get(ctx, reserved.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err), err == nil && pod.UID != reserved.UID: // the pod has ended
+		case err != nil:
+			return nil, fmt.Errorf("find pod %s/%s: %w", namespace, reserved.Name, err)
+		default:
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
 }
 
 // awaitFeatures asks the API server for its features if they are not known yet: the meaning of devices
@@ -92,10 +125,10 @@ func (s *claimService) awaitFeatures(ctx context.Context) error {
 	return s.viewer.refresh(ctx)
 }
 
-func deviceNames(devices []kubeletplugin.Device) []string {
-	names := make([]string, 0, len(devices))
-	for _, device := range devices {
-		names = append(names, device.DeviceName)
+func deviceNames(c claims.Claim) []string {
+	names := make([]string, 0, len(c.Devices))
+	for _, device := range c.Devices {
+		names = append(names, device.Device)
 	}
 	return names
 }
@@ -122,15 +155,20 @@ func (s *claimService) UnprepareResourceClaims(
 	ctx context.Context, list []kubeletplugin.NamespacedObject,
 ) (map[types.UID]error, error) {
 	began := time.Now()
-	err := s.preparer.Unprepare(ctx, list)
+	result := s.preparer.Unprepare(list)
+	if result.Err == nil && result.HasMoved() {
+		if err := s.publisher.publishBound(ctx, result.All); err != nil {
+			s.config.Log.Warn("device bindings of ended claims are still published", "error", err)
+		}
+	}
 	answers := make(map[types.UID]error, len(list))
 	took, failed := time.Since(began), 0
 	for _, claim := range list {
-		answers[claim.UID] = err
+		answers[claim.UID] = result.Err
 		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
-		if err != nil {
+		if result.Err != nil {
 			failed++
-			log.Warn("claim not unprepared", "error", err)
+			log.Warn("claim not unprepared", "error", result.Err)
 			continue
 		}
 		s.owners.forget(claim.UID)

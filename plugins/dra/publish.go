@@ -99,22 +99,23 @@ func (p *publisher) driverResources(v *view) resourceslice.DriverResources {
 	}
 }
 
-// rebindLimit is the maximum time until the API server has the bound VFs. The kubelet waits for 45 s.
-const rebindLimit = 20 * time.Second
+// boundLimit is the maximum time until the API server has the bound VFs. The kubelet waits for 45 s.
+const boundLimit = 20 * time.Second
 
-// rebind publishes the VFs that claims actually hold, and waits until the API server has them: CNI plugins
-// read there the VF of a pod immediately after the kubelet's answer.
-func (p *publisher) rebind(ctx context.Context, bound map[string]string) error {
-	ctx, cancel := context.WithTimeout(ctx, rebindLimit)
+// publishBound publishes the VFs that prepared claims actually have, and waits until the API server has them:
+// CNI plugins read there the VF of a pod immediately after the kubelet's answer.
+func (p *publisher) publishBound(ctx context.Context, prepared []claims.Claim) error {
+	ctx, cancel := context.WithTimeout(ctx, boundLimit)
 	defer cancel()
 	names := maps.Clone(p.viewer.newest.Get().Bound) // restores the values of released devices
-	if err := p.viewer.refresh(ctx); err != nil {
-		return err
-	}
 	if names == nil {
 		names = map[string]string{}
 	}
+	bound, _ := claims.Bound(prepared)
 	maps.Copy(names, bound)
+	if err := p.viewer.refresh(ctx); err != nil {
+		return fmt.Errorf("publish which VFs are handed out: %w", err)
+	}
 	seen := map[string]string{}
 	_, err := watchtools.UntilWithSync(ctx, slicesOf(p.config.Client, p.config.NodeName),
 		&resourceapi.ResourceSlice{}, nil, func(event watch.Event) (bool, error) {
@@ -124,7 +125,7 @@ func (p *publisher) rebind(ctx context.Context, bound map[string]string) error {
 			return isShown(p.viewer.newest.Get().State.Pool, names, seen), nil
 		})
 	if err != nil {
-		return fmt.Errorf("wait until the API server has which VFs are handed out: %w", err)
+		return fmt.Errorf("publish which VFs are handed out: wait until the API server has them: %w", err)
 	}
 	return nil
 }

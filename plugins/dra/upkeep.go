@@ -142,7 +142,9 @@ func (w *viewer) refresh(ctx context.Context) error {
 func (w *viewer) update() {
 	last := w.newest.Get()
 	now := observation{Gates: w.gates.features(), looks: w.looks, holders: w.holders.holders.Get()}
-	now.Bound, now.inUse, now.unread = w.preparer.Bound()
+	prepared, err := w.preparer.Prepared()
+	now.Bound, now.inUse = claims.Bound(prepared)
+	now.unread = err
 	w.complaints.report("prepared claims not read; using the last known claims", now.unread)
 	if now.unread != nil {
 		now.Bound, now.inUse = last.Bound, last.inUse

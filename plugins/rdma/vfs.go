@@ -170,14 +170,6 @@ func (v *VFs) All() ([]pools.Pool, <-chan struct{}) {
 	return all, v.changed.Next()
 }
 
-// Pool returns the current pool of a name; false if the configuration has no such pool.
-func (v *VFs) Pool(name string) (pools.Pool, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	pool, ok := v.pools[name]
-	return pool, ok
-}
-
 // latestPool returns a current pool and a channel that is closed after the next change.
 func (v *VFs) latestPool(name string) (pools.Pool, <-chan struct{}) {
 	v.mu.Lock()

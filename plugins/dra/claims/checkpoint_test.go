@@ -183,15 +183,15 @@ func TestManyCalls(t *testing.T) {
 		p := []*Preparer{n.Preparer, second}[i%2]
 		work.Go(func() {
 			for range 5 {
-				if err := p.Prepare(t.Context(), n.state, list(claim))[claim.UID].Err; err != nil {
+				if err := n.prepareBy(p, n.state, claim)[claim.UID].Err; err != nil {
 					t.Error(err)
 				}
 				object := kubeletplugin.NamespacedObject{UID: claim.UID}
-				if err := p.Unprepare(t.Context(), []kubeletplugin.NamespacedObject{object}); err != nil {
+				if err := p.Unprepare([]kubeletplugin.NamespacedObject{object}).Err; err != nil {
 					t.Error(err)
 				}
 			}
-			if err := p.Prepare(t.Context(), n.state, list(claim))[claim.UID].Err; err != nil {
+			if err := n.prepareBy(p, n.state, claim)[claim.UID].Err; err != nil {
 				t.Error(err)
 			}
 		})

@@ -25,22 +25,17 @@
 package claims
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
-	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
-	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 // State has the node's current devices, and their published names.
@@ -48,17 +43,6 @@ type State struct {
 	Machine pool.Machine
 	Pool    pool.Pool
 	Unread  error // reason for unknown holders of devices; nil if known
-}
-
-// GPUs returns the edits for containers with GPUs: *gpu.GPUs.
-type GPUs interface {
-	Refuse(resource string, devices []gpu.Device, unknown []string) error
-	Edits(devices []gpu.Device) container.Edits
-}
-
-// VFs returns the pools of the node's VFs: *rdma.VFs.
-type VFs interface {
-	Pool(name string) (pools.Pool, bool)
 }
 
 // Claim is a prepared claim.
@@ -93,6 +77,33 @@ type Prepared struct {
 	Admin bool              `json:"admin,omitempty"` // admin access: other claims may have the device too
 	Group string            `json:"group"`           // requests of one group go to the same containers
 	CDI   []string          `json:"cdi,omitempty"`   // CDI devices for container runtimes, once per request
+}
+
+// Result is what a call has done.
+type Result struct {
+	Claims []Claim // of the call: those that are prepared; of Unprepare, those that were
+	All    []Claim // all claims of the node that are prepared afterwards
+	Err    error   // why the other claims of the call are not prepared, or why all still are
+}
+
+// Claim returns a claim of the call, or why it is not prepared.
+func (r Result) Claim(uid types.UID) (Claim, error) {
+	if c := find(r.Claims, uid); c.in(r.Claims) {
+		return c, nil
+	}
+	return Claim{}, r.Err
+}
+
+// HasMoved reports whether claims of the call have other VFs than those that their devices name. The API
+// server must have Bound(r.All) before the kubelet's answer, because Multus reads the VF of a device there.
+func (r Result) HasMoved() bool { return redeemed(r.Claims...) }
+
+// Withhold returns the result if the API server does not have the VFs of claims that have moved: they are
+// recorded and have their files, but the kubelet does not get the names of their CDI devices. A repeated call
+// finds them recorded, and the end of the pod unprepares them.
+func (r Result) Withhold(reason error) Result {
+	hasMoved := func(c Claim) bool { return redeemed(c) }
+	return Result{slices.DeleteFunc(slices.Clone(r.Claims), hasMoved), r.All, errors.Join(r.Err, reason)}
 }
 
 // String names the claim for people: "claim team/train-0".
@@ -146,8 +157,8 @@ func inGroup(claims []Claim, group string) []Prepared {
 	return devices
 }
 
-// answer returns the answer to the kubelet for a claim.
-func (c Claim) answer() []kubeletplugin.Device {
+// Answer returns the answer to the kubelet for a prepared claim.
+func (c Claim) Answer() []kubeletplugin.Device {
 	devices := make([]kubeletplugin.Device, 0, len(c.Devices))
 	for _, d := range c.Devices {
 		devices = append(devices, kubeletplugin.Device{
@@ -168,11 +179,17 @@ func (c Claim) firsts() []Prepared {
 	return firsts
 }
 
-// boundBy returns the VFs of claims, by device of the pool: see Preparer.Bound.
-func boundBy(claims []Claim) map[string]string {
-	bound := map[string]string{}
+// Bound returns the devices of claims, in the form of pool.Options:
+//   - the actual VFs, by device of the pool: for a pair its VF, for a VF the assigned VF, and for a single
+//     GPU the reserved VF that was assigned for a token;
+//   - the devices of the pool through which claims have GPUs and VFs, by ID of the GPU or VF.
+func Bound(claims []Claim) (bound, inUse map[string]string) {
+	bound, inUse = map[string]string{}, map[string]string{}
 	for _, c := range claims {
 		for _, d := range c.Devices {
+			for _, id := range d.Holds() {
+				inUse[id] = d.Device
+			}
 			switch {
 			case d.Admin:
 			case len(d.VFs) == 1 && len(d.GPUs) <= 1:
@@ -182,7 +199,7 @@ func boundBy(claims []Claim) map[string]string {
 			}
 		}
 	}
-	return bound
+	return bound, inUse
 }
 
 // redeemed reports whether claims have tokens with other VFs assigned.
@@ -215,57 +232,33 @@ func (c Claim) isOf(claim *resourceapi.ResourceClaim) bool {
 	return true
 }
 
-// podLimit is the timeout for reading the pods of claims. The kubelet waits for 45 s.
-const podLimit = 5 * time.Second
-
-// getPod returns a pod, or the API server's error.
-type getPod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
-
-// findPods returns the pods for which claims are reserved if the decision depends on them; otherwise none. If
-// they cannot be read the claims of each container are unknown: the kubelet retries after the error.
-func findPods(
-	ctx context.Context, get getPod, state State, known []Claim, claims []*resourceapi.ResourceClaim,
-) ([]*corev1.Pod, error) {
-	isKnown := plain(claims) && !canBeApart(state, claims)
-	if _, due := split(known, claims); len(due) == 0 || isKnown && areAlone(known, claims) {
+// consumers returns the pods of a call if the decision depends on them; otherwise none. If they cannot be
+// read, the claims of each container are unknown: the kubelet retries after the error.
+func (r request) consumers(state State) ([]*corev1.Pod, error) {
+	isKnown := plain(r.called) && !canBeApart(state, r.called)
+	if len(r.due) == 0 || isKnown && areAlone(r.known, r.called) {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, podLimit)
-	defer cancel()
-	var pods []*corev1.Pod
-	for _, reserved := range consumers(claims) {
-		pod, err := get(ctx, claims[0].Namespace, reserved.Name)
-		switch {
-		case apierrors.IsNotFound(err), err == nil && pod.UID != reserved.UID: // the pod has ended
-		case err != nil:
-			return nil, fmt.Errorf("find pod %s/%s: %w", claims[0].Namespace, reserved.Name, err)
-		default:
-			pods = append(pods, pod)
-		}
+	pods, err := r.pods.Get()
+	if err != nil {
+		return nil, err
 	}
 	if len(pods) == 0 && !isKnown {
 		return nil, fmt.Errorf("prepare claim %s/%s: it is not known which of its requests go to which container: "+
-			"it is reserved for no pod that exists", claims[0].Namespace, claims[0].Name)
+			"it is reserved for no pod that exists", r.called[0].Namespace, r.called[0].Name)
 	}
 	return pods, nil
 }
 
-// consumers returns the pods for which claims are reserved, without duplicates.
-func consumers(claims []*resourceapi.ResourceClaim) (pods []resourceapi.ResourceClaimConsumerReference) {
+// PodsOf returns the pods for which claims are reserved, without duplicates.
+func PodsOf(claims ...*resourceapi.ResourceClaim) (pods []Pod) {
 	for _, claim := range claims {
 		for _, reserved := range claim.Status.ReservedFor {
-			if reserved.APIGroup == "" && reserved.Resource == "pods" && !slices.Contains(pods, reserved) {
-				pods = append(pods, reserved)
+			pod := Pod{Name: reserved.Name, UID: reserved.UID}
+			if reserved.APIGroup == "" && reserved.Resource == "pods" && !slices.Contains(pods, pod) {
+				pods = append(pods, pod)
 			}
 		}
-	}
-	return pods
-}
-
-// PodsOf returns the pods for which a claim is reserved.
-func PodsOf(claim *resourceapi.ResourceClaim) (pods []Pod) {
-	for _, reserved := range consumers([]*resourceapi.ResourceClaim{claim}) {
-		pods = append(pods, Pod{Name: reserved.Name, UID: reserved.UID})
 	}
 	return pods
 }

@@ -24,8 +24,7 @@ import (
 // composition determines the environments of containers in one call, and writes the files of claims.
 type composition struct {
 	host   grants.Host
-	gpus   GPUs
-	vfs    VFs
+	gpus   *gpu.GPUs
 	files  *claimFiles
 	index  *nodeIndex
 	claims []Claim // all prepared claims
@@ -142,10 +141,7 @@ func (m *composition) addGPUs(e *environment, ordered []placement.Device) error 
 // addVFs adds the edits for the VFs of one resource. It returns the resource's description of pairs, nil for
 // none.
 func (m *composition) addVFs(e *environment, name string, ids []string) (*grants.Pairs, error) {
-	if m.vfs == nil {
-		return nil, fmt.Errorf("find resource %s: there are no VFs on this node", name)
-	}
-	pool, ok := m.vfs.Pool(name)
+	pool, ok := m.index.state.Machine.Pool(name)
 	if !ok {
 		return nil, fmt.Errorf("find resource %s: the configuration does not have it any more", name)
 	}

@@ -199,7 +199,7 @@ func TestConsumers(t *testing.T) {
 			claims = append(claims, &claimOf{Status: resourceapi.ResourceClaimStatus{ReservedFor: reserved}})
 		}
 		var got []string
-		for _, reserved := range consumers(claims) {
+		for _, reserved := range PodsOf(claims...) {
 			got = append(got, reserved.Name)
 		}
 		if strings.Join(got, " ") != c.want {

@@ -4,6 +4,7 @@ package claims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -18,13 +19,13 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	cdi "tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -60,8 +61,8 @@ type node struct {
 	asked atomic.Int32 // for pods
 	lost  error        // of the API server when it is asked for a pod
 
-	published map[string]string // what was told to Rebind last
-	refusal   error             // of Rebind
+	published map[string]string // what was published last
+	refusal   error             // of who publishes
 	used      map[string]string // by the ID of a GPU or VF, the device of the pool that has it
 	log       *strings.Builder
 	disk      *disk.Disk
@@ -167,31 +168,76 @@ func newNodeOf(
 		n.disk.Name(filepath.Join(dir, kind), kind+" file")
 	}
 	n.Preparer = New(Options{
-		Dir: filepath.Join(dir, "plugin"), CDIDir: filepath.Join(dir, "cdi"), GPUs: gpus, VFs: vfs, Log: log,
+		Dir: filepath.Join(dir, "plugin"), CDIDir: filepath.Join(dir, "cdi"), GPUs: gpus, Log: log,
 		Alone: true,
 		Host: grants.Host{
 			Sys: sys, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}},
 			Disk: n.disk.Disk(), DevinfoDir: filepath.Join(dir, "devinfo"), PairsDir: filepath.Join(dir, "pairs"),
 		},
-		Pod: func(_ context.Context, namespace, name string) (*corev1.Pod, error) {
-			n.asked.Add(1)
-			switch pod := n.pods[namespace+"/"+name]; {
-			case n.lost != nil:
-				return nil, n.lost
-			case pod != nil:
-				return pod, nil
-			case name == "pod":
-				return running(n.made...), nil
-			default:
-				return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
-			}
-		},
-		Rebind: func(_ context.Context, bound map[string]string) error {
-			n.published = bound
-			return n.refusal
-		},
 	})
 	return n
+}
+
+// Prepare prepares claims as the driver does.
+func (n *node) Prepare(
+	_ context.Context, state State, claims []*resourceapi.ResourceClaim,
+) map[types.UID]kubeletplugin.PrepareResult {
+	return n.prepareBy(n.Preparer, state, claims...)
+}
+
+// prepareBy is Prepare by a process.
+func (n *node) prepareBy(
+	p *Preparer, state State, claims ...*resourceapi.ResourceClaim,
+) map[types.UID]kubeletplugin.PrepareResult {
+	result := p.Prepare(state, claims, kubelet.Reading[[]*corev1.Pod]{})
+	if errors.Is(result.Err, kubelet.ErrNotRead) {
+		result = p.Prepare(state, claims, kubelet.Read(n.readPods(claims)))
+	}
+	if result.HasMoved() {
+		if err := n.publish(result); err != nil {
+			result = result.Withhold(err)
+		}
+	}
+	answers := map[types.UID]kubeletplugin.PrepareResult{}
+	for _, claim := range claims {
+		c, err := result.Claim(claim.UID)
+		answers[claim.UID] = kubeletplugin.PrepareResult{Devices: c.Answer(), Err: err}
+	}
+	return answers
+}
+
+// publish has the API server have the VFs of claims.
+func (n *node) publish(result Result) error {
+	n.checkUnlocked()
+	n.published, _ = Bound(result.All)
+	return n.refusal
+}
+
+// checkUnlocked: nobody waits for the API server but the pod for which it is asked.
+func (n *node) checkUnlocked() {
+	n.t.Helper()
+	release, err := lock(n.Dir) // of another process, for a moment
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	release()
+}
+
+// readPods asks for the pods of claims.
+func (n *node) readPods(claims []*resourceapi.ResourceClaim) (pods []*corev1.Pod, err error) {
+	n.checkUnlocked()
+	for _, its := range PodsOf(claims...) {
+		n.asked.Add(1)
+		switch pod := n.pods["team/"+its.Name]; {
+		case n.lost != nil:
+			return nil, n.lost
+		case pod != nil:
+			pods = append(pods, pod)
+		case its.Name == "pod":
+			pods = append(pods, running(n.made...))
+		}
+	}
+	return pods, nil
 }
 
 // want is a request of a claim.
@@ -277,15 +323,18 @@ func (n *node) release(devices []string) {
 func (n *node) end(claim *resourceapi.ResourceClaim) error {
 	object := kubeletplugin.NamespacedObject{UID: claim.UID}
 	object.Namespace, object.Name = claim.Namespace, claim.Name
-	err := n.Unprepare(n.t.Context(), []kubeletplugin.NamespacedObject{object})
-	if err == nil {
+	result := n.Unprepare([]kubeletplugin.NamespacedObject{object})
+	if result.Err == nil {
+		if result.HasMoved() {
+			_ = n.publish(result)
+		}
 		var devices []string
 		for _, r := range results(claim) {
 			devices = append(devices, r.Device)
 		}
 		n.release(devices)
 	}
-	return err
+	return result.Err
 }
 
 // ready prepares claims, which has to succeed, and returns what the kubelet is told of the first.

@@ -3,7 +3,6 @@
 package claims
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,104 +15,74 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 )
 
-// Result is the result of preparing a claim: the answer to the kubelet, and the prepared claim.
-type Result struct {
-	kubeletplugin.PrepareResult
-	Claim Claim
-}
-
 // Prepare prepares the claims of a pod: of the claims that are not prepared yet, all or none, because the pod
-// needs all of them. A repeated call for a claim returns the same answer.
+// needs all of them. A repeated call for a claim has the same result. The pods are those of PodsOf; Prepare
+// holds the lock and asks nobody. kubelet.ErrNotRead, without an effect, means that the decision depends on
+// them.
 func (p *Preparer) Prepare(
-	ctx context.Context, state State, claims []*resourceapi.ResourceClaim,
-) map[types.UID]Result {
-	known, err := p.Prepared()
-	if err != nil {
-		known = nil // all pods are read, and prepare restores the record or returns the error
-	}
-	var prepared []Claim
-	pods, err := findPods(ctx, p.Pod, state, known, claims)
-	if err == nil {
-		prepared, err = p.prepare(ctx, state, claims, pods)
-	}
-	results := make(map[types.UID]Result, len(claims))
-	for _, claim := range claims {
-		results[claim.UID] = Result{PrepareResult: kubeletplugin.PrepareResult{Err: err}}
-	}
-	for _, c := range prepared {
-		results[c.UID] = Result{kubeletplugin.PrepareResult{Devices: c.answer()}, c}
-	}
-	return results
-}
-
-// prepare prepares the claims of a pod. With an error it returns the claims that are prepared nevertheless.
-//
-// Rebind waits for the API server, so prepare calls Rebind after the release of the lock. Before Rebind
-// succeeds, new claims are recorded and have their files, but the kubelet does not get the names of the CDI
-// devices: a repeated call finds the claims recorded and calls Rebind again, and the end of the pod
-// unprepares the claims.
-func (p *Preparer) prepare(
-	ctx context.Context, state State, claims []*resourceapi.ResourceClaim, pods []*corev1.Pod,
-) ([]Claim, error) {
-	kept, fresh, all, err := p.record(state, claims, pods)
-	if err != nil {
-		return kept, err
-	}
-	given := slices.Concat(kept, fresh)
-	if !redeemed(given...) {
-		return given, nil
-	}
-	if err := p.rebind(ctx, all); err != nil {
-		return slices.DeleteFunc(kept, func(c Claim) bool { return redeemed(c) }), err
-	}
-	return given, nil
-}
-
-// record decides about the claims of a pod and writes the decision, under the lock. It returns the claims
-// that were prepared before, the new ones, and all claims of the node. With an error it returns the claims
-// that are prepared nevertheless.
-func (p *Preparer) record(
-	state State, claims []*resourceapi.ResourceClaim, pods []*corev1.Pod,
-) (kept, fresh, all []Claim, err error) {
+	state State, called []*resourceapi.ResourceClaim, pods kubelet.Reading[[]*corev1.Pod],
+) Result {
 	release, err := lock(p.Dir)
 	if err != nil {
-		return nil, nil, nil, err
+		return Result{Err: err}
 	}
 	defer release()
 	known, err := p.store.read()
 	if err != nil {
-		return nil, nil, nil, err
+		return Result{Err: err}
 	}
-	kept, due := split(known, claims)
-	failed := func(err error) ([]Claim, []Claim, []Claim, error) { return p.files.complete(kept), nil, nil, err }
-	if len(due) > 0 && state.Unread != nil {
-		return failed(fmt.Errorf("prepare claims: %w", state.Unread))
+	kept, due := split(known, called)
+	fresh, all, err := p.prepare(state, request{known, kept, due, called, pods})
+	if err != nil {
+		return Result{p.files.complete(kept), known, err}
 	}
-	others := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool {
-		return slices.ContainsFunc(due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
+	return Result{slices.Concat(kept, fresh), all, nil}
+}
+
+// request is a call to prepare claims.
+type request struct {
+	known  []Claim // all prepared claims of the node
+	kept   []Claim // claims of the call that are prepared
+	due    []*resourceapi.ResourceClaim
+	called []*resourceapi.ResourceClaim // all claims of the call
+	pods   kubelet.Reading[[]*corev1.Pod]
+}
+
+// prepare prepares the claims that are due. It returns them, and all claims that are prepared then.
+func (p *Preparer) prepare(state State, r request) (fresh, all []Claim, err error) {
+	if len(r.due) > 0 && state.Unread != nil {
+		return nil, nil, fmt.Errorf("prepare claims: %w", state.Unread)
+	}
+	pods, err := r.consumers(state)
+	if err != nil {
+		return nil, nil, err
+	}
+	others := slices.DeleteFunc(slices.Clone(r.known), func(c Claim) bool {
+		return slices.ContainsFunc(r.due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
 	})
-	d := newDecision(state, others, group(claims, pods))
-	if fresh, err = d.decideAll(due); err != nil {
-		return failed(err)
+	d := newDecision(state, others, group(r.called, pods))
+	if fresh, err = d.decideAll(r.due); err != nil {
+		return nil, nil, err
 	}
-	all = slices.Concat(others, fresh)
-	m := p.newComposition(d.nodeIndex, all)
-	written, err := m.addAll(kept, fresh)
+	m := p.newComposition(d.nodeIndex, slices.Concat(others, fresh))
+	written, err := m.addAll(r.kept, fresh)
 	if err == nil {
-		j := judgement{composition: m, policy: p.Policy, log: p.Log, fresh: fresh, called: claims, pods: pods}
+		j := judgement{composition: m, policy: p.Policy, log: p.Log, fresh: fresh, called: r.called, pods: pods}
 		err = j.judge()
 	}
 	if err != nil {
-		return failed(err)
+		return nil, nil, err
 	}
 	if err := p.commit(m, fresh, written); err != nil {
-		_, undo := p.forget(all, fresh)
-		return failed(errors.Join(err, undo))
+		_, undo := p.forget(m.claims, fresh)
+		return nil, nil, errors.Join(err, undo)
 	}
-	return kept, fresh, all, nil
+	return fresh, m.claims, nil
 }
 
 // split separates the prepared claims from the claims that need preparation.
@@ -149,39 +118,28 @@ func (p *Preparer) commit(m *composition, fresh, written []Claim) error {
 
 // Unprepare releases the devices of claims, of all or none; for an unprepared claim it does nothing. Claims
 // that share containers must end in one call, as all claims of a pod do: the environment of a remaining claim
-// includes the devices of the other claims.
-func (p *Preparer) Unprepare(ctx context.Context, claims []kubeletplugin.NamespacedObject) error {
-	gone, left, err := p.unprepare(claims) // without the lock afterwards, as rebind waits
-	if err == nil && redeemed(gone...) {
-		if err := p.rebind(ctx, left); err != nil {
-			p.Log.Warn("device bindings of ended claims are still published", "error", err)
-		}
-	}
-	return err
-}
-
-// unprepare unprepares claims, under the lock. It returns the claims that were prepared, and the remaining
-// claims. While the claims of the node are unknown it removes the CDI specs, so that pods can end: nothing is
-// prepared meanwhile.
-func (p *Preparer) unprepare(claims []kubeletplugin.NamespacedObject) (gone, left []Claim, err error) {
+// includes the devices of the other claims. While the claims of the node are unknown it removes the CDI
+// specs, so that pods can end: nothing is prepared meanwhile.
+func (p *Preparer) Unprepare(called []kubeletplugin.NamespacedObject) Result {
 	release, err := lock(p.Dir)
 	if err != nil {
-		return nil, nil, err
+		return Result{Err: err}
 	}
 	defer release()
 	known, err := p.store.read()
-	for _, claim := range claims {
+	var gone []Claim
+	for _, claim := range called {
 		gone = append(gone, find(known, claim.UID))
 	}
 	switch {
 	case errors.Is(err, coordination.ErrUnknownClaims):
 		p.Log.Error("unpreparing claims without their record", "claims", len(gone), "error", err)
-		return gone, nil, p.files.remove(gone, nil)
+		return Result{Claims: gone, Err: p.files.remove(gone, nil)}
 	case err != nil:
-		return nil, nil, err
+		return Result{Err: err}
 	}
-	left, err = p.forget(known, gone)
-	return gone, left, err
+	left, err := p.forget(known, gone)
+	return Result{gone, left, err}
 }
 
 // forget unprepares claims: it removes their files first, so that the checkpoint contains all claims with
@@ -202,20 +160,11 @@ type Options struct {
 	Dir    string      // the driver's directory, which persists over boots; created if missing
 	CDIDir string      // directory of CDI specs, /var/run/cdi
 	Host   grants.Host // locations and disk of files; PairsDir belongs to the Preparer, CDI is not used
-	GPUs   GPUs        // nil on a node without GPUs
-	VFs    VFs         // nil on a node without VFs
+	GPUs   *gpu.GPUs   // for the edits of containers; nil on a node without GPUs
 	Policy intent.Policy
 	// Alone means that no device plugin of Tandem writes CDI specs and device-info files: the node is in DRA
 	// mode, and this process owns the mode.
 	Alone bool
-
-	// Pod reads a pod. The Preparer needs pods to assign requests to containers, if a claim, or several claims
-	// of a pod, have more than one request; and for the annotation of a pod whose pair may be apart.
-	Pod getPod
-	// Rebind publishes the VFs that claims actually have, as returned by Bound: Multus reads there the VF of a
-	// device. The Preparer calls Rebind before the answer for a claim with a replaced VF, also if the claim is
-	// already prepared; and after unpreparing such a claim, without an effect on the answer. May be nil.
-	Rebind func(ctx context.Context, bound map[string]string) error
 
 	Log *slog.Logger
 }
@@ -244,40 +193,9 @@ func (p *Preparer) Prepared() ([]Claim, error) {
 	return known, err
 }
 
-// Bound returns the devices of prepared claims, in the form of pool.Options:
-//   - the actual VFs, by device of the pool: for a pair its VF, for a VF the assigned VF, and for a single
-//     GPU the reserved VF that was assigned for a token;
-//   - the devices of the pool through which claims have GPUs and VFs, by ID of the GPU or VF.
-func (p *Preparer) Bound() (bound, inUse map[string]string, err error) {
-	claims, err := p.Prepared()
-	if err != nil {
-		return nil, nil, err
-	}
-	inUse = map[string]string{}
-	for _, c := range claims {
-		for _, d := range c.Devices {
-			for _, id := range d.Holds() {
-				inUse[id] = d.Device
-			}
-		}
-	}
-	return boundBy(claims), inUse, nil
-}
-
-// rebind publishes the VFs of prepared claims.
-func (p *Preparer) rebind(ctx context.Context, prepared []Claim) error {
-	if p.Rebind == nil {
-		return nil
-	}
-	if err := p.Rebind(ctx, boundBy(prepared)); err != nil {
-		return fmt.Errorf("publish which VFs are handed out: %w", err)
-	}
-	return nil
-}
-
 func (p *Preparer) newComposition(index *nodeIndex, claims []Claim) *composition {
 	return &composition{
-		host: p.Host, gpus: p.GPUs, vfs: p.VFs, files: p.files, index: index, claims: claims,
+		host: p.Host, gpus: p.GPUs, files: p.files, index: index, claims: claims,
 		environments: map[string]*environment{},
 	}
 }

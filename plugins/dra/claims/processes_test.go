@@ -28,14 +28,14 @@ func TestTwoProcesses(t *testing.T) {
 	}{
 		"prepare": {
 			func(p *Preparer, n *node, _, fresh *claimOf) error {
-				return p.Prepare(n.t.Context(), n.state, list(fresh))[fresh.UID].Err
+				return n.prepareBy(p, n.state, fresh)[fresh.UID].Err
 			},
 			func(first, fresh, second *claimOf) []*claimOf { return []*claimOf{first, fresh, second} },
 		},
 		"unprepare": {
 			func(p *Preparer, n *node, first, _ *claimOf) error {
 				gone := kubeletplugin.NamespacedObject{UID: first.UID}
-				return p.Unprepare(n.t.Context(), []kubeletplugin.NamespacedObject{gone})
+				return p.Unprepare([]kubeletplugin.NamespacedObject{gone}).Err
 			},
 			func(_, _, second *claimOf) []*claimOf { return []*claimOf{second} },
 		},
@@ -59,7 +59,7 @@ func TestTwoProcesses(t *testing.T) {
 				done := make(chan struct{})
 				work.Go(func() {
 					defer close(done)
-					if err := other.Prepare(t.Context(), n.state, list(second))[second.UID].Err; err != nil {
+					if err := n.prepareBy(other, n.state, second)[second.UID].Err; err != nil {
 						t.Error(err)
 					}
 				})

@@ -162,7 +162,7 @@ func TestLostCheckpoint(t *testing.T) {
 		t.Errorf("said %d times: %s", said, n.log)
 	}
 	second, third := New(n.Options), n.need("third", want{"pairs", pool.TypePair, 1})
-	if err := second.Prepare(t.Context(), n.state, list(third))[third.UID].Err; err != nil {
+	if err := n.prepareBy(second, n.state, third)[third.UID].Err; err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(file); err != nil {

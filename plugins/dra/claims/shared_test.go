@@ -101,8 +101,11 @@ func TestPodCannotBeFound(t *testing.T) {
 	claim := n.need("two", want{"one", pool.TypePair, 1}, want{"more", pool.TypePair, 1})
 	n.pods["team/pod"] = running("two/one", "two/more")
 	n.lost = errors.New("the API server is away")
-	n.refused(claim, "find pod team/pod: the API server is away")
+	n.refused(claim, "the API server is away")
 	n.lost = nil
+	claim.Status.ReservedFor[0].Name = "gone"
+	n.refused(claim, "it is reserved for no pod that exists")
+	claim.Status.ReservedFor[0].Name = "pod"
 	n.ready(claim)
 	n.check(claim)
 	if got := n.devicesFor(claim, "one"); len(got) != 2 {

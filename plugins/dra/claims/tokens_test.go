@@ -3,7 +3,6 @@
 package claims
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,10 +72,7 @@ func TestTokensBecomePairs(t *testing.T) {
 func (n *node) bindings(claim *claimOf) {
 	n.t.Helper()
 	c := n.prepared(claim.UID)
-	bound, _, err := n.Bound()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	bound, _ := Bound([]Claim{c})
 	for _, d := range c.Devices {
 		own := n.state.Pool.Devices[d.Device].VFs
 		switch {
@@ -197,29 +193,6 @@ func TestNotPublished(t *testing.T) {
 		t.Error(err)
 	}
 	n.check()
-}
-
-// Nobody waits for the API server except the pod whose VFs are published.
-func TestRebindHoldsNoLock(t *testing.T) {
-	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	n.allocate(pool.TypeVF, 1)
-	claim := n.extended("train", [2]int{4, 4})
-	publish, called := n.Rebind, 0
-	n.Rebind = func(ctx context.Context, bound map[string]string) error {
-		called++
-		release, err := tryLock(n.Dir)
-		if err != nil {
-			t.Errorf("while a VF is published: %v", err)
-		} else {
-			release()
-		}
-		return publish(ctx, bound)
-	}
-	n.ready(claim)
-	n.ready(claim)
-	if err := n.end(claim); err != nil || called != 3 {
-		t.Errorf("published %d times: %v", called, err)
-	}
 }
 
 // A reserved VF that is broken is not handed out, and another one not twice for it.

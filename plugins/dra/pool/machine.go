@@ -22,7 +22,8 @@ type Machine struct {
 	GPUs  []GPU // ascending by card, then by partition
 	VFs   []VF  // ascending by address, then by ID
 	Links []topology.Link
-	Notes []string // devices of the node that DRA cannot offer, and the reasons; sorted
+	Pools []pools.Pool // of the VFs, in the order of the configuration
+	Notes []string     // devices of the node that DRA cannot offer, and the reasons; sorted
 }
 
 // GPU is a GPU or a partition of a GPU.
@@ -70,7 +71,18 @@ func NewMachine(s MachineSources) Machine {
 	b.addGPUs()
 	b.addVFs()
 	slices.Sort(b.notes)
-	return Machine{Tree: s.Tree, GPUs: b.gpus, VFs: b.vfs, Links: s.Links, Notes: slices.Compact(b.notes)}
+	return Machine{
+		Tree: s.Tree, GPUs: b.gpus, VFs: b.vfs, Links: s.Links, Pools: s.Pools, Notes: slices.Compact(b.notes),
+	}
+}
+
+// Pool returns the pool of VFs of a resource, with the devices that NewMachine omits.
+func (m Machine) Pool(name string) (pools.Pool, bool) {
+	i := slices.IndexFunc(m.Pools, func(p pools.Pool) bool { return p.Name == name })
+	if i < 0 {
+		return pools.Pool{}, false
+	}
+	return m.Pools[i], true
 }
 
 // machineBuilder builds a Machine.

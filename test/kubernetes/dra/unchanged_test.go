@@ -5,7 +5,6 @@
 package dra_test
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -32,6 +32,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/scheduler"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Pods that know nothing of pairs, and ask for GPUs and VFs apart, get pairs when their claims are
@@ -85,22 +86,24 @@ func newMixed(t *testing.T, name string, vfsPerPF int) *mixed {
 		t.Skip("no class for these: partitions have other names, and who has them says so in the chart's values")
 	}
 	p := build(m, pool.Options{Counters: true, Taints: true})
+	m.Pools = offer(m)
+	told, err := gpu.Discover(silent{}, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
-	var q *mixed
-	q = &mixed{
+	return &mixed{
 		t: t, state: claims.State{Machine: m, Pool: p}, classes: [2]string{gpus, vfs},
 		scheduler: scheduler.New(scheduler.Publish(pool.Driver, p.Slices), classes(t), scheduler.Defaults()),
 		preparer: claims.New(claims.Options{
-			Dir: filepath.Join(dir, "plugin"), CDIDir: filepath.Join(dir, "cdi"), GPUs: silent{}, VFs: offered(m),
+			Dir: filepath.Join(dir, "plugin"), CDIDir: filepath.Join(dir, "cdi"), GPUs: told,
 			Host: grants.Host{
 				Sys: everything{}, Dev: fstest.MapFS{},
 				DevinfoDir: filepath.Join(dir, "devinfo"), PairsDir: filepath.Join(dir, "pairs"),
 			},
 			Log: slog.New(slog.DiscardHandler),
-			Pod: func(context.Context, string, string) (*corev1.Pod, error) { return q.pod, nil },
 		}),
 	}
-	return q
 }
 
 // use has a pod with one container that uses all of a claim.
@@ -118,20 +121,22 @@ func (q *mixed) use(c *resourceapi.ResourceClaim) {
 // silent are GPUs of which containers are told nothing.
 type silent struct{}
 
+func (silent) Discover() (gpu.Inventory, error)            { return gpu.Inventory{}, nil }
+func (silent) Links() ([]topology.Link, error)             { return nil, nil }
 func (silent) Refuse(string, []gpu.Device, []string) error { return nil }
 func (silent) Edits([]gpu.Device) container.Edits {
 	return container.Edits{Env: map[string]string{"GPU": "some"}}
 }
 
-// offered are the VFs of a machine, in one pool.
-type offered pool.Machine
-
-func (o offered) Pool(name string) (pools.Pool, bool) {
-	p := pools.Pool{Name: name, Resource: &pools.ResourceConfig{Name: "rdma_vf", DeviceType: pools.NetDevice}}
-	for _, vf := range o.VFs {
+// offer returns the VFs of a machine, in one pool.
+func offer(m pool.Machine) []pools.Pool {
+	p := pools.Pool{
+		Name: pool.DefaultPool, Resource: &pools.ResourceConfig{Name: "rdma_vf", DeviceType: pools.NetDevice},
+	}
+	for _, vf := range m.VFs {
 		p.Devices = append(p.Devices, vf.Device)
 	}
-	return p, name == pool.DefaultPool
+	return []pools.Pool{p}
 }
 
 // everything is a sysfs in which nothing is gone.
@@ -173,9 +178,9 @@ func (q *mixed) come(c *resourceapi.ResourceClaim) {
 	q.scheduler.Take(result)
 	c.Status.Allocation = result
 	q.use(c)
-	answer := q.preparer.Prepare(q.t.Context(), q.state, []*resourceapi.ResourceClaim{c})[c.UID]
-	if answer.Err != nil {
-		q.t.Fatalf("prepare %s: %v", c.Name, answer.Err)
+	pods := kubelet.Read([]*corev1.Pod{q.pod}, nil)
+	if err := q.preparer.Prepare(q.state, []*resourceapi.ResourceClaim{c}, pods).Err; err != nil {
+		q.t.Fatalf("prepare %s: %v", c.Name, err)
 	}
 	q.live = append(q.live, c)
 	q.check(c)
@@ -183,9 +188,9 @@ func (q *mixed) come(c *resourceapi.ResourceClaim) {
 
 func (q *mixed) leave(i int) {
 	c := q.live[i]
-	err := q.preparer.Unprepare(q.t.Context(), []kubeletplugin.NamespacedObject{{
+	err := q.preparer.Unprepare([]kubeletplugin.NamespacedObject{{
 		NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, UID: c.UID,
-	}})
+	}}).Err
 	if err != nil {
 		q.t.Fatalf("unprepare %s: %v", c.Name, err)
 	}

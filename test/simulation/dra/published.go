@@ -12,6 +12,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/system"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
@@ -33,11 +34,12 @@ func (s *Simulation) checkBuilt() {
 		s.wrong(wrongSlices, "%v", err)
 		return
 	}
-	bound, inUse, err := s.preparer().Bound()
+	known, err := s.preparer().Prepared()
 	if err != nil {
 		s.wrong(wrongSlices, "%v", err)
 		return
 	}
+	bound, inUse := claims.Bound(known)
 	now := s.server.features()
 	want := pool.Build(machine, pool.Options{
 		Counters: now.counters, Taints: now.taints, VFsPerPF: vfsPerPF, Bound: bound, InUse: inUse,
