@@ -86,6 +86,24 @@ type Driver struct {
 	teller    *teller
 }
 
+// parts are what all activities of a driver use.
+type parts struct {
+	config     Config
+	complaints *complaints
+	preparer   *claims.Preparer
+	newest     *system.Newest[*view] // written only by the goroutine of follow, and by Run before
+}
+
+func newParts(config Config) parts {
+	return parts{
+		config: config, complaints: newComplaints(config.Log), newest: system.NewNewest(&view{}),
+		preparer: claims.New(claims.Options{
+			Dir: PluginDir(config.KubeletDir), CDIDir: config.CDIDir, Host: config.Host, GPUs: config.GPUs,
+			Policy: config.Policy, Alone: !config.Drain, Log: config.Log,
+		}),
+	}
+}
+
 // New returns a Driver. It creates the driver's directory and starts nothing.
 func New(config Config) (*Driver, error) {
 	if err := Check(config); err != nil {
@@ -95,35 +113,20 @@ func New(config Config) (*Driver, error) {
 		return nil, fmt.Errorf("make the driver's folder: %w", err)
 	}
 	config.Host.CDI, config.Host.PairsDir = nil, filepath.Join(config.RunDir, "claim-pairs")
-	complaints := newComplaints(config.Log)
-	preparer := claims.New(claims.Options{
-		Dir: PluginDir(config.KubeletDir), CDIDir: config.CDIDir, Host: config.Host, GPUs: config.GPUs,
-		Policy: config.Policy, Alone: !config.Drain, Log: config.Log,
-	})
-	viewer := newViewer(config, complaints, newGates(config.Client, config.NodeName, config.Log), preparer)
-	newest := viewer.newest
-	publisher := &publisher{config: config, viewer: viewer, again: system.NewTrigger()}
+	p := newParts(config)
+	viewer := newViewer(p)
+	publisher := &publisher{parts: p, viewer: viewer, again: system.NewTrigger()}
 	service := &claimService{
-		config: config, complaints: complaints, viewer: viewer, publisher: publisher, preparer: preparer,
-		owners: newOwners(), refused: system.NewTrigger(),
+		parts: p, viewer: viewer, publisher: publisher, owners: newOwners(), refused: system.NewTrigger(),
 	}
-	files := &fileRestorer{
-		complaints: complaints, preparer: preparer, newest: newest, disk: config.Host.Disk, runDir: config.RunDir,
-		failed: system.NewNewest(error(nil)),
-	}
+	files := &fileRestorer{parts: p, failed: system.NewNewest(error(nil))}
 	return &Driver{
 		config: config, viewer: viewer, publisher: publisher, service: service, files: files,
 		server: &server{
-			claimService: service,
-			healthReporter: &healthReporter{
-				config: config, complaints: complaints, preparer: preparer, newest: newest,
-			},
-			config: config, publisher: publisher, fatal: make(chan error, 1),
+			parts: p, claimService: service, healthReporter: &healthReporter{p}, publisher: publisher,
+			fatal: make(chan error, 1),
 		},
-		teller: &teller{
-			complaints: complaints, preparer: preparer, newest: newest, owners: service.owners, files: files,
-			noGPUs: config.NoGPUs,
-		},
+		teller: &teller{parts: p, owners: service.owners, files: files},
 	}, nil
 }
 
@@ -185,7 +188,7 @@ func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, found s
 		d.viewer.gates.watch(ctx, d.viewer.complaints, d.viewer.changed.Fire)
 	})
 	background(d.viewer.watchHolders)
-	background(newOrphanCollector(d.config.Client, d.service).run)
+	background(newOrphanCollector(d.service).run)
 	background(d.files.run)
 	if d.config.GPUs != nil {
 		g.Go(func() error { return d.config.GPUs.Run(ctx) })

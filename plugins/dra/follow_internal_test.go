@@ -29,8 +29,7 @@ import (
 // read.
 func TestUnreadCheckpoint(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	d := newViewer(Config{Log: log}, newComplaints(log), newGates(nil, "a", log),
-		claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log}))
+	d := newViewer(partsIn(dir, Config{CDIDir: t.TempDir(), Log: log}))
 	d.holders.holders.Set(map[string]string{})
 	d.gates.newest = features{Known: true, Counters: true, Taints: true}
 	file := filepath.Join(dir, claims.FileName)
@@ -191,8 +190,8 @@ func TestFailedLook(t *testing.T) {
 		if config.GPUs, err = gpu.Discover(backend, time.Second, log); err != nil {
 			t.Fatal(err)
 		}
-		w := newViewer(config, newComplaints(log), newGates(nil, "a", log),
-			claims.New(claims.Options{Dir: t.TempDir(), CDIDir: t.TempDir(), Log: log}))
+		config.CDIDir = t.TempDir()
+		w := newViewer(partsIn(t.TempDir(), config))
 		w.holders.holders.Set(map[string]string{})
 		now, err := w.look()
 		if err != nil {

@@ -36,7 +36,7 @@ func TestHealthOfVFs(t *testing.T) {
 	}
 	checkpointed(t, dir, list)
 	service := newClaimService(t, fake.NewClientset(), dir, log)
-	h := healthReporter{complaints: service.complaints, preparer: service.preparer}
+	h := healthReporter{service.parts}
 	v := &view{
 		State: claims.State{
 			Machine: pool.Machine{

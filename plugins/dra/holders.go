@@ -189,12 +189,10 @@ const maxRefused = 64
 
 // outcome is the result of preparing a claim.
 type outcome struct {
-	UID             types.UID
-	Namespace, Name string
-	Pods            []claims.Pod // for which the claim is reserved
-	Asked           time.Time
-	Took            time.Duration
-	Refused         string // reason for a refusal; "" if prepared
+	claims.Claim // with the pods for which it is reserved now
+	Asked        time.Time
+	Took         time.Duration
+	Refused      string // reason for a refusal; "" if prepared
 }
 
 // owners records the results of preparing claims, for people. It is in memory only: results of an earlier
@@ -207,15 +205,9 @@ type owners struct {
 
 func newOwners() *owners { return &owners{given: map[types.UID]outcome{}} }
 
-// newOutcome returns the facts about a claim that is not prepared yet.
-func newOutcome(claim *resourceapi.ResourceClaim) outcome {
-	return outcome{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: claims.PodsOf(claim)}
-}
-
 // asked records the result of preparing a claim.
 func (o *owners) asked(claim *resourceapi.ResourceClaim, at time.Time, took time.Duration, err error) {
-	one := newOutcome(claim)
-	one.Asked, one.Took = at, took
+	one := outcome{Claim: claims.NewClaim(claim), Asked: at, Took: took}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.refused = slices.DeleteFunc(o.refused, func(other outcome) bool { return other.UID == claim.UID })
@@ -241,9 +233,10 @@ func (o *owners) of(c claims.Claim) outcome {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	known, ok := o.given[c.UID]
-	if !ok {
-		known = outcome{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Pods: c.Pods}
+	if ok {
+		c.Pods = known.Pods
 	}
+	known.Claim = c
 	return known
 }
 
@@ -257,12 +250,11 @@ func (o *owners) refusals() []outcome {
 // learn records the present pods of a prepared claim: the kubelet does not call again for a further pod that
 // shares the claim.
 func (o *owners) learn(claim *resourceapi.ResourceClaim) {
-	now := newOutcome(claim)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	known := o.given[claim.UID]
-	now.Asked, now.Took = known.Asked, known.Took
-	o.given[claim.UID] = now
+	known.Claim = claims.NewClaim(claim)
+	o.given[claim.UID] = known
 }
 
 // owner returns the first pod of a claim by name, or "" if unknown.

@@ -64,7 +64,7 @@ func newMigrating(t *testing.T) *migrating {
 	config := Config{
 		KubeletDir: kubelettest.Dir(t), Client: m.client, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
-	m.viewer = newViewer(config, newComplaints(config.Log), nil, nil)
+	m.viewer = newViewer(newParts(config))
 	for _, id := range []string{"a", "b"} {
 		m.machine.GPUs = append(m.machine.GPUs, pool.GPU{Device: gpu.Device{ID: id}})
 	}

@@ -21,7 +21,7 @@ func TestPodOfTheSameName(t *testing.T) {
 	for uid, found := range map[types.UID]int{"old": 1, "new": 0} {
 		pod := &corev1.Pod{}
 		pod.Namespace, pod.Name, pod.UID = "team", "train", uid
-		s := &claimService{config: Config{Client: fake.NewClientset(pod)}}
+		s := &claimService{parts: parts{config: Config{Client: fake.NewClientset(pod)}}}
 		pods, err := s.readPods(t.Context(), []*resourceapi.ResourceClaim{claimOfPod("old")})
 		if len(pods) != found || err != nil {
 			t.Errorf("the pod has UID %s: %d pods, %v", uid, len(pods), err)
@@ -36,7 +36,7 @@ func TestPodCannotBeRead(t *testing.T) {
 	client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("the API server is away")
 	})
-	s := &claimService{config: Config{Client: client}}
+	s := &claimService{parts: parts{config: Config{Client: client}}}
 	_, err := s.readPods(t.Context(), []*resourceapi.ResourceClaim{claimOfPod("old")})
 	if err == nil || err.Error() != "find pod team/train: the API server is away" {
 		t.Error(err)

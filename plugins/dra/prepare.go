@@ -31,13 +31,11 @@ import (
 
 // claimService prepares and unprepares claims for the kubelet, and records the results for people.
 type claimService struct {
-	config     Config
-	complaints *complaints
-	viewer     *viewer
-	publisher  *publisher
-	preparer   *claims.Preparer
-	owners     *owners
-	statuses   *statuses
+	parts
+	viewer    *viewer
+	publisher *publisher
+	owners    *owners
+	statuses  *statuses
 
 	refused system.Trigger // a claim was not prepared
 }
@@ -57,7 +55,7 @@ func (s *claimService) PrepareResourceClaims(
 	if err := s.awaitFeatures(ctx); err != nil {
 		return nil, err
 	}
-	state := s.viewer.newest.Get().stateFor(list)
+	state := s.newest.Get().stateFor(list)
 	result := s.preparer.Prepare(state, list, kubelet.Reading[[]*corev1.Pod]{})
 	if errors.Is(result.Err, kubelet.ErrNotRead) {
 		result = s.preparer.Prepare(state, list, kubelet.Read(s.readPods(ctx, list)))
@@ -116,7 +114,7 @@ func (s *claimService) readPods(
 // awaitFeatures asks the API server for its features if they are not known yet: the meaning of devices
 // depends on them.
 func (s *claimService) awaitFeatures(ctx context.Context) error {
-	if s.viewer.newest.Get().Gates.Known {
+	if s.newest.Get().Gates.Known {
 		return nil
 	}
 	if err := s.viewer.gates.ask(ctx); err != nil {
@@ -146,7 +144,7 @@ func (s *claimService) writeStatus(state claims.State, claim *resourceapi.Resour
 // the netdevs from before CNI plugins took them.
 func (s *claimService) completeStatus(claim *resourceapi.ResourceClaim, c claims.Claim) {
 	if lacks(claim, c) {
-		s.writeStatus(s.viewer.newest.Get().State, claim, c)
+		s.writeStatus(s.newest.Get().State, claim, c)
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 
 // publisher publishes the view in ResourceSlices.
 type publisher struct {
-	config Config
+	parts
 	viewer *viewer
 
 	again   system.Trigger // the published slices may be gone
@@ -42,7 +42,7 @@ func (p *publisher) publish(ctx context.Context, helper *kubeletplugin.Helper) e
 	var published resourceslice.DriverResources
 	begun, again := false, false
 	for {
-		v, changed := p.viewer.newest.Watch()
+		v, changed := p.newest.Watch()
 		resources := p.driverResources(v)
 		if v.isKnown() && (again || !begun || !reflect.DeepEqual(published, resources)) {
 			published, begun = resources, true
@@ -107,7 +107,7 @@ const boundLimit = 20 * time.Second
 func (p *publisher) publishBound(ctx context.Context, prepared []claims.Claim) error {
 	ctx, cancel := context.WithTimeout(ctx, boundLimit)
 	defer cancel()
-	names := maps.Clone(p.viewer.newest.Get().Bound) // restores the values of released devices
+	names := maps.Clone(p.newest.Get().Bound) // restores the values of released devices
 	if names == nil {
 		names = map[string]string{}
 	}
@@ -122,7 +122,7 @@ func (p *publisher) publishBound(ctx context.Context, prepared []claims.Claim) e
 			if slice, ok := event.Object.(*resourceapi.ResourceSlice); ok && event.Type != watch.Deleted {
 				maps.Copy(seen, multusIDs(slice.Spec.Devices))
 			}
-			return isShown(p.viewer.newest.Get().State.Pool, names, seen), nil
+			return isShown(p.newest.Get().State.Pool, names, seen), nil
 		})
 	if err != nil {
 		return fmt.Errorf("publish which VFs are handed out: wait until the API server has them: %w", err)

@@ -20,17 +20,15 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/system"
-	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
 // server serves the kubelet.
 type server struct {
+	parts
 	*claimService
 	*healthReporter
 
-	config    Config
 	publisher *publisher
 	calls     calls
 	fatal     chan error // reason for the end of the driver
@@ -149,12 +147,7 @@ const (
 )
 
 // healthReporter reports the health of devices to the kubelet.
-type healthReporter struct {
-	config     Config
-	complaints *complaints
-	preparer   *claims.Preparer
-	newest     *system.Newest[*view]
-}
+type healthReporter struct{ parts }
 
 // WatchHealthStatus reports the health of all devices to the kubelet, after each change and periodically,
 // until ctx is done.

@@ -17,7 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
@@ -26,12 +25,9 @@ import (
 
 // teller answers questions of people about the node's devices and claims.
 type teller struct {
-	complaints *complaints
-	preparer   *claims.Preparer
-	newest     *system.Newest[*view]
-	owners     *owners
-	files      *fileRestorer
-	noGPUs     string // see Config
+	parts
+	owners *owners
+	files  *fileRestorer
 }
 
 var _ coordination.Teller = (*teller)(nil)
@@ -41,8 +37,8 @@ var _ coordination.Teller = (*teller)(nil)
 func (t *teller) Status(context.Context) *api.StatusResponse {
 	v := t.newest.Get()
 	notes := v.notes()
-	if t.noGPUs != "" {
-		notes = append(notes, t.noGPUs)
+	if t.config.NoGPUs != "" {
+		notes = append(notes, t.config.NoGPUs)
 	}
 	if err := t.files.failed.Get(); err != nil {
 		notes = append(notes, fmt.Sprintf("%s: %v", filesMissing, err))
@@ -154,7 +150,7 @@ func (t *teller) Explain(_ context.Context, namespace, pod, _ string) ([]*api.De
 	var decisions []*api.Decision
 	for _, c := range prepared {
 		if o := t.owners.of(c); its(o) {
-			decisions = append(decisions, given(v.State.Machine, c, o)...)
+			decisions = append(decisions, given(v.State.Machine, o)...)
 		}
 	}
 	for _, o := range t.owners.refusals() {
@@ -184,9 +180,9 @@ func decision(o outcome) *api.Decision {
 }
 
 // given returns the requests of a prepared claim.
-func given(machine pool.Machine, c claims.Claim, o outcome) (decisions []*api.Decision) {
+func given(machine pool.Machine, o outcome) (decisions []*api.Decision) {
 	byRequest := map[string]*api.Decision{}
-	for _, p := range c.Devices {
+	for _, p := range o.Devices {
 		one := byRequest[p.Request]
 		if one == nil {
 			one = decision(o)

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -29,15 +28,11 @@ import (
 // viewer maintains the current view of the node: from the machine, the cluster's features, the claims and the
 // holders without a claim.
 type viewer struct {
-	config     Config
-	complaints *complaints
-	gates      *gates
-	holders    *holderView
-	preparer   *claims.Preparer
-
-	newest    *system.Newest[*view] // written only by the goroutine of follow, and by Run before
-	changed   system.Trigger        // an input of the view may have changed
-	refreshes chan chan struct{}    // closed by follow after a refresh
+	parts
+	gates     *gates
+	holders   *holderView
+	changed   system.Trigger     // an input of the view may have changed
+	refreshes chan chan struct{} // closed by follow after a refresh
 
 	// of the goroutine of follow, and of Run before
 	machine pool.Machine // without holders
@@ -45,10 +40,10 @@ type viewer struct {
 	noted   []string     // logged notes
 }
 
-func newViewer(config Config, complaints *complaints, gates *gates, preparer *claims.Preparer) *viewer {
+func newViewer(p parts) *viewer {
 	return &viewer{
-		config: config, complaints: complaints, gates: gates, preparer: preparer,
-		holders: newHolderView(config, complaints), newest: system.NewNewest(&view{}), changed: system.NewTrigger(),
+		parts: p, gates: newGates(p.config.Client, p.config.NodeName, p.config.Log),
+		holders: newHolderView(p.config, p.complaints), changed: system.NewTrigger(),
 		refreshes: make(chan chan struct{}),
 	}
 }
@@ -205,14 +200,12 @@ const (
 
 // orphanCollector unprepares claims that no longer exist.
 type orphanCollector struct {
-	client  kubernetes.Interface
-	service *claimService
-
+	*claimService
 	gone map[types.UID]time.Time // prepared claims that the API server does not have, since when
 }
 
-func newOrphanCollector(client kubernetes.Interface, service *claimService) *orphanCollector {
-	return &orphanCollector{client: client, service: service, gone: map[types.UID]time.Time{}}
+func newOrphanCollector(service *claimService) *orphanCollector {
+	return &orphanCollector{claimService: service, gone: map[types.UID]time.Time{}}
 }
 
 // run collects until ctx is done: periodically, and after a refused claim, whose devices an orphan may hold.
@@ -222,7 +215,7 @@ func (o *orphanCollector) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-o.service.refused:
+		case <-o.refused:
 		case <-time.After(pause):
 		}
 	}
@@ -231,18 +224,18 @@ func (o *orphanCollector) run(ctx context.Context) {
 // collect asks the API server for the prepared claims, records their pods, and unprepares claims that have
 // been gone for some time. It returns the pause until the next call.
 func (o *orphanCollector) collect(ctx context.Context, now time.Time) (pause time.Duration) {
-	prepared, err := o.service.preparer.Prepared()
+	prepared, err := o.preparer.Prepared()
 	if err != nil {
 		return claimsRetry
 	}
-	pause = claimsPauseOf(o.service.config.NodeName)
+	pause = claimsPauseOf(o.config.NodeName)
 	since := map[types.UID]time.Time{}
 	for _, c := range prepared {
-		claim, err := o.client.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+		claim, err := o.config.Client.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
 		switch {
 		case err == nil && claim.UID == c.UID:
-			o.service.owners.learn(claim)
-			o.service.completeStatus(claim, c)
+			o.owners.learn(claim)
+			o.completeStatus(claim, c)
 			continue
 		case err != nil && !apierrors.IsNotFound(err):
 			pause = min(pause, claimsRetry)
@@ -276,8 +269,8 @@ func claimsPauseOf(nodeName string) time.Duration {
 // isUsed reports whether one of a claim's pods runs, or may run: a forced deletion of a claim does not end
 // the pods.
 func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
-	for _, its := range o.service.owners.of(c).Pods {
-		pod, err := o.client.CoreV1().Pods(c.Namespace).Get(ctx, its.Name, metav1.GetOptions{})
+	for _, its := range o.owners.of(c).Pods {
+		pod, err := o.config.Client.CoreV1().Pods(c.Namespace).Get(ctx, its.Name, metav1.GetOptions{})
 		isGone := apierrors.IsNotFound(err) || err == nil && pod.UID != its.UID
 		if !isGone && (err != nil || !kubelet.HasEnded(pod)) {
 			return true
@@ -288,10 +281,10 @@ func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
 
 // unprepare unprepares an orphan, and reports success.
 func (o *orphanCollector) unprepare(ctx context.Context, c claims.Claim) bool {
-	log := o.service.config.Log
+	log := o.config.Log
 	log.Warn("unpreparing a claim that no longer exists and that the kubelet did not unprepare",
 		"claim", c.Namespace+"/"+c.Name, "uid", c.UID)
-	answers, err := o.service.UnprepareResourceClaims(ctx, []kubeletplugin.NamespacedObject{{
+	answers, err := o.UnprepareResourceClaims(ctx, []kubeletplugin.NamespacedObject{{
 		NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, UID: c.UID,
 	}})
 	return err == nil && answers[c.UID] == nil
@@ -305,12 +298,7 @@ const filesMissing = "files of prepared claims may be missing, or left behind"
 
 // fileRestorer restores the files of prepared claims.
 type fileRestorer struct {
-	complaints *complaints
-	preparer   *claims.Preparer
-	newest     *system.Newest[*view]
-	disk       system.Disk
-	runDir     string
-
+	parts
 	failed *system.Newest[error] // reason for missing files, nil if all exist
 }
 
@@ -345,6 +333,6 @@ func (f *fileRestorer) run(ctx context.Context) {
 
 // tidy removes the temporary files of killed processes from the run directory.
 func (f *fileRestorer) tidy() {
-	err := f.disk.RemoveTemporaries(f.runDir, system.Abandoned)
+	err := f.config.Host.Disk.RemoveTemporaries(f.config.RunDir, system.Abandoned)
 	f.complaints.report("temporary files of killed processes are left behind", err)
 }

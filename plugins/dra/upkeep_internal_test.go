@@ -61,15 +61,17 @@ func checkpointed(t *testing.T, dir string, list []claims.Claim) {
 	}
 }
 
+// partsIn are the parts of a driver with its files in a folder.
+func partsIn(dir string, config Config) parts {
+	p := newParts(config)
+	p.preparer = claims.New(claims.Options{Dir: dir, CDIDir: config.CDIDir, Log: config.Log})
+	return p
+}
+
 func newClaimService(t *testing.T, client kubernetes.Interface, dir string, log *slog.Logger) *claimService {
 	t.Helper()
-	config := Config{Client: client, Log: log}
-	preparer := claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log})
-	s := &claimService{
-		config: config, complaints: newComplaints(log), preparer: preparer, owners: newOwners(),
-		viewer:   newViewer(config, newComplaints(log), newGates(client, "a", log), preparer),
-		statuses: newStatuses(client, log),
-	}
+	p := partsIn(dir, Config{Client: client, CDIDir: t.TempDir(), Log: log})
+	s := &claimService{parts: p, owners: newOwners(), viewer: newViewer(p), statuses: newStatuses(client, log)}
 	t.Cleanup(s.statuses.queue.ShutDown)
 	return s
 }
@@ -91,7 +93,7 @@ func TestOrphans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	gone, began := newOrphanCollector(client, d), time.Now()
+	gone, began := newOrphanCollector(d), time.Now()
 	for _, step := range []struct {
 		after time.Duration
 		away  bool
@@ -163,8 +165,8 @@ func TestFilesAreRepairedPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		files := &fileRestorer{
-			complaints: newComplaints(log), newest: system.NewNewest(&view{}), failed: system.NewNewest(error(nil)),
-			preparer: claims.New(claims.Options{Dir: dir, CDIDir: cdiDir, Log: log}), runDir: runDir,
+			parts:  partsIn(dir, Config{RunDir: runDir, CDIDir: cdiDir, Log: log}),
+			failed: system.NewNewest(error(nil)),
 		}
 		if err := os.WriteFile(temporary, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -225,7 +227,7 @@ func TestOrphanOfALaterPod(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	gone, now := newOrphanCollector(client, d), time.Now()
+	gone, now := newOrphanCollector(d), time.Now()
 	gone.collect(t.Context(), now)
 	if of := d.owners.of(claims.Claim{UID: "uid-train"}); of.Asked.IsZero() || of.Took != time.Second {
 		t.Errorf("asked %s, took %s", of.Asked, of.Took)
@@ -281,7 +283,7 @@ func TestUnprepare(t *testing.T) {
 		prepared(t, dir, "train")
 		claim := kubeletplugin.NamespacedObject{UID: "uid-train"}
 		claim.Namespace, claim.Name = "team", "train"
-		d.owners.given[claim.UID] = outcome{UID: claim.UID}
+		d.owners.given[claim.UID] = outcome{Claim: claims.Claim{UID: claim.UID}}
 		d.statuses.write(reserved("train-0"), []resourceapi.AllocatedDeviceStatus{{Device: "gpu"}})
 		left := 0
 		if damaged {
@@ -308,7 +310,7 @@ func TestStatusLater(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	d := newClaimService(t, client, dir, log)
 	prepared(t, dir, "train")
-	collector := newOrphanCollector(client, d)
+	collector := newOrphanCollector(d)
 	for _, step := range []struct {
 		forbidden bool
 		queued    int
@@ -341,7 +343,7 @@ func collecting(
 	if _, err := client.CoreV1().Pods("team").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	gone, now := newOrphanCollector(client, d), time.Now()
+	gone, now := newOrphanCollector(d), time.Now()
 	return pod, func(what string, want int) {
 		t.Helper()
 		for range 3 {

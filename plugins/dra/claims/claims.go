@@ -106,6 +106,11 @@ func (r Result) Withhold(reason error) Result {
 	return Result{slices.DeleteFunc(slices.Clone(r.Claims), hasMoved), r.All, errors.Join(r.Err, reason)}
 }
 
+// NewClaim returns a claim without devices, and the pods for which it is reserved.
+func NewClaim(claim *resourceapi.ResourceClaim) Claim {
+	return Claim{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: PodsOf(claim)}
+}
+
 // String names the claim for people: "claim team/train-0".
 func (c Claim) String() string { return "claim " + c.Namespace + "/" + c.Name }
 

@@ -45,7 +45,7 @@ func (d *decision) decideAll(due []*resourceapi.ResourceClaim) (fresh []Claim, e
 
 // decide determines the devices of a claim, or returns an error in one sentence.
 func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
-	decided := Claim{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: PodsOf(claim)}
+	decided := NewClaim(claim)
 	required, err := demandOf(claim)
 	if err != nil {
 		return Claim{}, err
