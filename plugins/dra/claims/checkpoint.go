@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,13 +70,11 @@ func lockBy(dir string, how int) (release func(), err error) {
 // store keeps the prepared claims in the checkpoint. Its methods, except for load, require the lock of the
 // directory.
 type store struct {
-	dir     string
 	files   *claimFiles
-	log     *slog.Logger
 	durable atomic.Pointer[[]byte] // the last content known to survive a power failure; nil if unknown
 }
 
-func (s *store) name() string { return filepath.Join(s.dir, FileName) }
+func (s *store) name() string { return filepath.Join(s.files.Dir, FileName) }
 
 // load returns the content of the checkpoint, nil if the file does not exist, and the prepared claims, by
 // namespace and name. A checkpoint that cannot be read, or that is missing although claims have CDI specs, is
@@ -141,7 +138,7 @@ func (s *store) restore(unknown error) ([]Claim, error) {
 	if err = errors.Join(err, unlisted); err != nil || slices.ContainsFunc(with, isOther) {
 		return nil, cmp.Or(unknown, err)
 	}
-	s.log.Error("the record of claims is gone; writing it again", "file", s.name(), "claims", len(known))
+	s.files.Log.Error("the record of claims is gone; writing it again", "file", s.name(), "claims", len(known))
 	return known, s.save(known)
 }
 
@@ -150,7 +147,7 @@ func (s *store) save(claims []Claim) error {
 	if err != nil {
 		return err
 	}
-	if err := s.files.disk.ReplaceDurably(s.name(), content, 0o600); err != nil {
+	if err := s.files.Host.Disk.ReplaceDurably(s.name(), content, 0o600); err != nil {
 		return err
 	}
 	s.durable.Store(&content)
@@ -163,7 +160,7 @@ func (s *store) keep(content []byte) error {
 	if durable := s.durable.Load(); durable != nil && bytes.Equal(content, *durable) {
 		return nil
 	}
-	if err := s.files.disk.Keep(s.name()); err != nil {
+	if err := s.files.Host.Disk.Keep(s.name()); err != nil {
 		return err
 	}
 	s.durable.Store(&content)

@@ -23,13 +23,14 @@ import (
 
 // composition determines the environments of containers in one call, and writes the files of claims.
 type composition struct {
-	host   grants.Host
-	gpus   *gpu.GPUs
-	files  *claimFiles
-	index  *nodeIndex
-	claims []Claim // all prepared claims
-
+	*Preparer
+	index        *nodeIndex
+	claims       []Claim                 // all prepared claims
 	environments map[string]*environment // by group
+}
+
+func (p *Preparer) newComposition(index *nodeIndex, claims []Claim) *composition {
+	return &composition{p, index, claims, map[string]*environment{}}
 }
 
 // add determines the environments of a claim's groups, unless they are known.
@@ -123,18 +124,18 @@ func (m *composition) addGPUs(e *environment, ordered []placement.Device) error 
 	byResource := map[string][]gpu.Device{}
 	for _, chosen := range ordered {
 		g, ok := m.index.gpus[chosen.ID]
-		if !ok || m.gpus == nil {
+		if !ok || m.GPUs == nil {
 			return fmt.Errorf("find GPU %s: it is gone", chosen.ID)
 		}
 		all = append(all, g.Device)
 		byResource[g.Resource] = append(byResource[g.Resource], g.Device)
 	}
 	for _, resource := range slices.Sorted(maps.Keys(byResource)) {
-		if err := m.gpus.Refuse(resource, byResource[resource], nil); err != nil {
+		if err := m.GPUs.Refuse(resource, byResource[resource], nil); err != nil {
 			return err
 		}
 	}
-	e.edits.Add(m.gpus.Edits(all))
+	e.edits.Add(m.GPUs.Edits(all))
 	return nil
 }
 
@@ -153,18 +154,18 @@ func (m *composition) addVFs(e *environment, name string, ids []string) (*grants
 		}
 		order = append(order, own)
 	}
-	told := m.host.Pairs(pool, order)
+	told := m.Host.Pairs(pool, order)
 	order = slices.Concat(order, pool.Beside(order))
 	given := make(map[string]*grants.Grant, len(order))
 	for _, id := range order {
 		d, _ := pool.Device(id)
-		if d.Gone(m.host.Sys) {
+		if d.Gone(m.Host.Sys) {
 			return nil, fmt.Errorf("find VF %s of %s: it is gone", id, name)
 		}
-		given[id] = m.host.Grant(d, pool.Resource)
+		given[id] = m.Host.Grant(d, pool.Resource)
 		e.infos = append(e.infos, info{pool, d, given[id]})
 	}
-	edits, err := m.host.Edits(pool, order, given)
+	edits, err := m.Host.Edits(pool, order, given)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +230,7 @@ func served(told pairs.File) []pairs.Served {
 // write writes the files of a claim, first the files that its CDI spec refers to.
 func (m *composition) write(c Claim) error {
 	for _, first := range c.firsts() {
-		if err := m.environments[first.Group].write(m.host); err != nil {
+		if err := m.environments[first.Group].write(m.Host); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
@@ -29,26 +27,23 @@ import (
 
 // claimFiles are the files of claims besides the checkpoint: CDI specs and pairs files.
 type claimFiles struct {
-	cdiDir   string
-	pairsDir string
-	disk     system.Disk
-	log      *slog.Logger
+	Options
 
 	mu       sync.Mutex
 	outdated map[types.UID]string // reasons for files that could not be restored and are there, as logged
 }
 
 func (f *claimFiles) specPath(claim types.UID) string {
-	return filepath.Join(f.cdiDir, coordination.ClaimSpecPrefix+string(claim)+coordination.ClaimSpecSuffix)
+	return filepath.Join(f.CDIDir, coordination.ClaimSpecPrefix+string(claim)+coordination.ClaimSpecSuffix)
 }
 
 func (f *claimFiles) pairsPath(group string) string {
-	return filepath.Join(f.pairsDir, group+".json")
+	return filepath.Join(f.Host.PairsDir, group+".json")
 }
 
 // specs lists the claims that have a CDI spec.
 func (f *claimFiles) specs() ([]types.UID, error) {
-	uids, err := coordination.ClaimSpecs(f.cdiDir)
+	uids, err := coordination.ClaimSpecs(f.CDIDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -71,19 +66,19 @@ func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) er
 	}
 	name := f.specPath(c.UID)
 	if len(spec.Devices) == 0 {
-		return f.disk.Remove(name)
+		return f.Host.Disk.Remove(name)
 	}
 	content, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode CDI spec of %s: %w", c, err)
 	}
-	return f.disk.Update(name, content, 0o600, 0o755) // runtimes reread all specs after each write
+	return f.Host.Disk.Update(name, content, 0o600, 0o755) // runtimes reread all specs after each write
 }
 
 // remove removes the files of claims, except for pairs files of groups that remaining claims share.
 func (f *claimFiles) remove(gone, left []Claim) error {
 	for _, c := range gone {
-		if err := f.disk.Remove(f.specPath(c.UID)); err != nil {
+		if err := f.Host.Disk.Remove(f.specPath(c.UID)); err != nil {
 			return err
 		}
 		f.restored(c)
@@ -91,7 +86,7 @@ func (f *claimFiles) remove(gone, left []Claim) error {
 			if len(inGroup(left, first.Group)) > 0 {
 				continue
 			}
-			if err := f.disk.Remove(f.pairsPath(first.Group)); err != nil {
+			if err := f.Host.Disk.Remove(f.pairsPath(first.Group)); err != nil {
 				return err
 			}
 		}
@@ -109,7 +104,7 @@ func (f *claimFiles) unrestored(c Claim, cause error) error {
 	defer f.mu.Unlock()
 	if text := cause.Error(); f.outdated[c.UID] != text {
 		f.outdated[c.UID] = text
-		f.log.Warn("a prepared claim keeps its existing CDI spec",
+		f.Log.Warn("a prepared claim keeps its existing CDI spec",
 			"claim", c.Namespace+"/"+c.Name, "error", cause)
 	}
 	return nil
@@ -138,7 +133,7 @@ func (f *claimFiles) missing(c Claim) string {
 	for _, device := range spec.Devices {
 		delete(told, parser.QualifiedName(pool.Driver, cdiClass, device.Name))
 		for _, mount := range device.ContainerEdits.Mounts {
-			if filepath.Dir(mount.HostPath) != f.pairsDir {
+			if filepath.Dir(mount.HostPath) != f.Host.PairsDir {
 				continue
 			}
 			if _, err := os.Stat(mount.HostPath); err != nil {
@@ -163,7 +158,7 @@ func (f *claimFiles) tidySpecs(known []Claim) error {
 	problems := []error{err}
 	for _, uid := range with {
 		if !(Claim{UID: uid}).in(known) {
-			problems = append(problems, f.disk.Remove(f.specPath(uid)))
+			problems = append(problems, f.Host.Disk.Remove(f.specPath(uid)))
 		}
 	}
 	return errors.Join(problems...)
@@ -171,7 +166,7 @@ func (f *claimFiles) tidySpecs(known []Claim) error {
 
 // tidyPairs removes the pairs files of claims that are not prepared.
 func (f *claimFiles) tidyPairs(known []Claim) error {
-	entries, err := os.ReadDir(f.pairsDir)
+	entries, err := os.ReadDir(f.Host.PairsDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -182,7 +177,7 @@ func (f *claimFiles) tidyPairs(known []Claim) error {
 	for _, entry := range entries {
 		group := strings.TrimSuffix(entry.Name(), ".json")
 		if len(inGroup(known, group)) == 0 {
-			problems = append(problems, f.disk.Remove(filepath.Join(f.pairsDir, entry.Name())))
+			problems = append(problems, f.Host.Disk.Remove(filepath.Join(f.Host.PairsDir, entry.Name())))
 		}
 	}
 	return errors.Join(problems...)

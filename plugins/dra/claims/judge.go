@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 
@@ -23,8 +22,6 @@ import (
 // an earlier call prepared. The kubelet does not call again for a prepared claim of a later pod's container.
 type judgement struct {
 	*composition // of all claims
-	policy       intent.Policy
-	log          *slog.Logger
 	fresh        []Claim
 	called       []*resourceapi.ResourceClaim
 	pods         []*corev1.Pod
@@ -91,11 +88,11 @@ func (j *judgement) judgeGroups(judged map[string]bool) error {
 // alignmentOf returns the alignment of pods of a namespace: required if the flags and the annotation of one
 // of the pods make it so; that of the flags without a pod.
 func (j *judgement) alignmentOf(namespace string, pods []*corev1.Pod) intent.Alignment {
-	alignment, _ := j.policy.AlignmentOf(namespace, nil)
+	alignment, _ := j.Policy.AlignmentOf(namespace, nil)
 	for i, pod := range pods {
-		asked, remark := j.policy.AlignmentOf(namespace, pod.Annotations)
+		asked, remark := j.Policy.AlignmentOf(namespace, pod.Annotations)
 		if remark != "" {
-			j.log.Warn("ignored part of a pod's alignment annotation",
+			j.Log.Warn("ignored part of a pod's alignment annotation",
 				"pod", pod.Namespace+"/"+pod.Name, "remark", remark)
 		}
 		if i == 0 || asked == intent.Required {
@@ -167,7 +164,7 @@ func (j *judgement) checkAlignment(uses []usage, asked intent.Alignment) error {
 			"start", intent.Required)
 	case asked != intent.Required:
 		return nil
-	case cmp.Or(j.policy.Alignment, intent.Preferred) == intent.Required:
+	case cmp.Or(j.Policy.Alignment, intent.Preferred) == intent.Required:
 		otherwise = fmt.Sprintf("the driver's flag --alignment=%s asks that of every pod", intent.Required)
 	}
 	var devices []Prepared

@@ -72,8 +72,7 @@ func (p *Preparer) prepare(state State, r request) (fresh, all []Claim, err erro
 	m := p.newComposition(d.nodeIndex, slices.Concat(others, fresh))
 	written, err := m.addAll(r.kept, fresh)
 	if err == nil {
-		j := judgement{composition: m, policy: p.Policy, log: p.Log, fresh: fresh, called: r.called, pods: pods}
-		err = j.judge()
+		err = (&judgement{composition: m, fresh: fresh, called: r.called, pods: pods}).judge()
 	}
 	if err != nil {
 		return nil, nil, err
@@ -180,22 +179,12 @@ type Preparer struct {
 // New returns a Preparer. It does nothing before the first call.
 func New(options Options) *Preparer {
 	options.Host.CDI = nil // the CDI specs of claims contain the device nodes
-	files := &claimFiles{
-		cdiDir: options.CDIDir, pairsDir: options.Host.PairsDir, disk: options.Host.Disk, log: options.Log,
-		outdated: map[types.UID]string{},
-	}
-	return &Preparer{options, files, &store{dir: options.Dir, files: files, log: options.Log}}
+	files := &claimFiles{Options: options, outdated: map[types.UID]string{}}
+	return &Preparer{options, files, &store{files: files}}
 }
 
 // Prepared returns the prepared claims, by namespace and name.
 func (p *Preparer) Prepared() ([]Claim, error) {
 	_, known, err := p.store.load()
 	return known, err
-}
-
-func (p *Preparer) newComposition(index *nodeIndex, claims []Claim) *composition {
-	return &composition{
-		host: p.Host, gpus: p.GPUs, files: p.files, index: index, claims: claims,
-		environments: map[string]*environment{},
-	}
 }
