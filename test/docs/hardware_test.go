@@ -19,7 +19,7 @@ import (
 )
 
 // none is the cell of hardware without an accepted report.
-const none = "none yet"
+const none = "none"
 
 // nics are the PCI IDs of NICs by the row in docs/support.md. A NIC without a row is in the last one.
 var nics = []struct {

@@ -11,9 +11,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// hintsRow counts the recorded machines with a number of VFs a NIC: all, those with hints without the key, the
-// containers of k GPUs and k VFs, those refused with hints in any case and without the key, and the near pairs
-// lost without the key.
+// hintsRow counts the recorded machines with a number of VFs a NIC: all, those with hints without the key,
+// the containers of k GPUs and k VFs, those refused with hints in any case and without the key, and the near
+// pairs lost without the key.
 type hintsRow struct {
 	machines, hinted, requests, refused, byRule, lost int
 }
