@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -18,8 +19,8 @@ import (
 
 var block = regexp.MustCompile("(?ms)^ *```(\\w+)\n(.*?)^ *```$")
 
-// TestBlocks: a block of code is in a language that is checked, and what is YAML, JSON or a configuration of
-// tandem-rdma can be read as that.
+// TestBlocks: a block of code is in a language that is checked, and what is YAML, a Job, JSON or a
+// configuration of tandem-rdma can be read as that.
 func TestBlocks(t *testing.T) {
 	t.Parallel()
 	count := map[string]int{}
@@ -30,7 +31,11 @@ func TestBlocks(t *testing.T) {
 			var err error
 			switch language {
 			case "yaml":
-				err = yaml.UnmarshalStrict([]byte(text), new(map[string]any))
+				var content any = new(map[string]any)
+				if strings.Contains(text, "\nkind: Job\n") {
+					content = new(batchv1.Job)
+				}
+				err = yaml.UnmarshalStrict([]byte(text), content)
 			case "json":
 				err = json.Unmarshal([]byte(text), new(map[string]any))
 			case "sh", "console", "text":
