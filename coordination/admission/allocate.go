@@ -117,7 +117,7 @@ func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
 	var changed <-chan struct{}
 	c.locked(func() { changed = c.nextAnnouncement() })
 	s := c.current()
-	before := holders.Sources{Before: s.found, Known: s.known, Kubelet: c.Kubelet.Life()}
+	before := holders.Sources{Before: s.found, Unlisted: s.unlisted, Known: s.known, Kubelet: c.Kubelet.Life()}
 	return Announced{s.tree, s.resources.All(), before}, changed
 }
 

@@ -94,7 +94,7 @@ func (tx *transaction) fold(q *api.PreferRequest, o observation) *asking.Evidenc
 		})
 	}
 	found := holders.Look(o.sources(tx.state, q))
-	tx.allocates, tx.known = found.Allocates, found.Known
+	tx.allocates, tx.known, tx.unlisted = found.Allocates, found.Known, found.Unlisted
 	tx.hold(found.Holders)
 	e.Holders = found.Holders
 	return e

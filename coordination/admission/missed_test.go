@@ -147,8 +147,8 @@ func TestNobodyIsRefusedOnAGuess(t *testing.T) {
 }
 
 // Without a source, what the kubelet gives without a question long after the first half can be another
-// container's: the kubelet may have rejected the pod for lack of GPUs. Directly after the first half it is the
-// second one, and required alignment is enforced.
+// container's: the kubelet may have rejected the pod for lack of GPUs. Directly after the first half it is
+// the second one, and required alignment is enforced.
 func TestLateAllocateWithoutAQuestionIsAGuess(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{true, false} {

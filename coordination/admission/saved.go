@@ -79,7 +79,7 @@ func (c *committedState) save() savedState {
 		Resources: s.resources.Save(), Open: saveContainer(s.open.allocated()), Known: s.known,
 		Seen: saveListing(s.listing),
 	}
-	all := slices.Concat(s.allocates, s.found.Save())
+	all := slices.Concat(s.allocates, slices.Concat(s.found, s.unlisted).Save())
 	k.Allocates = all[:min(len(all), maxAllocates)] // a version before sets a file with more aside
 	if k.Open != nil {
 		k.Open.Recorded, k.Open.Files, k.Open.VFs = s.open.recorded, s.open.files, s.open.vfs
@@ -210,7 +210,7 @@ func (k *savedPlan) restore(now time.Time) *plan {
 func (c *Coordinator) restoreHolders() {
 	s := c.current().clone()
 	sources := holders.Sources{
-		Allocates: s.allocates, Known: s.known, Before: s.found, Kubelet: c.Kubelet.Life(),
+		Allocates: s.allocates, Known: s.known, Before: s.found, Unlisted: s.unlisted, Kubelet: c.Kubelet.Life(),
 	}
 	recorded, err := c.Kubelet.Checkpoint()
 	if err != nil {
@@ -220,9 +220,9 @@ func (c *Coordinator) restoreHolders() {
 	if c.Kubelet.Life() != sources.Kubelet { // a kubelet has started meanwhile
 		sources.Kubelet = ""
 	}
-	var found holders.Holders
-	found, s.allocates = holders.Find(sources)
-	s.hold(found)
+	found := holders.Look(sources)
+	s.allocates, s.unlisted = found.Allocates, found.Unlisted
+	s.hold(found.Holders)
 	c.state.Store(s)
 }
 

@@ -115,8 +115,8 @@ func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
 	known.found = s.found
 	pods := PodsOf(answer)
 	sources := holders.Sources{
-		Known: s.known, Before: s.found, Allocates: s.allocates, Pods: kubelet.Read(pods, unknown),
-		Kubelet: life, Ended: true,
+		Known: s.known, Before: s.found, Unlisted: s.unlisted, Allocates: s.allocates,
+		Pods: kubelet.Read(pods, unknown), Kubelet: life, Ended: true,
 	}
 	if n := s.open.allocated(); n != nil && unknown != nil { // the checkpoint has only the UID of the latest pod
 		possible := n.Pods[:min(len(n.Pods), maxSuspects)]

@@ -42,8 +42,9 @@ func Look(s Sources) (r Result) {
 		record: recorded, podNames: named, resource: s.Question.GetResource(), ended: s.Ended,
 		byName: map[kubelet.Container]*Holder{},
 	}
-	lost := slices.DeleteFunc(recorded.lost(named), over.hasLeft)
-	f.addRecorded(slices.Concat(containers, lost), over.gone)
+	var lost []*Holder
+	lost, r.Unlisted = recorded.lost(named)
+	f.addRecorded(slices.Concat(containers, slices.DeleteFunc(lost, over.hasLeft)), over.gone)
 	f.addListed()
 	named.learnTold()
 	r.Allocates, r.Known = f.addAllocated(), named.learned

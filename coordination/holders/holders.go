@@ -50,6 +50,7 @@ type Sources struct {
 	Pods      kubelet.Reading[Pods]         // of a request source
 	Known     map[string]Known              // names of pods from earlier searches, by UID
 	Before    Holders                       // of the last search: instead of an unknown Recorded, and for names
+	Unlisted  Holders                       // of the last search
 	Looked    bool                          // List was read before
 	Life      string                        // of the kubelet that answered the last List
 	Allocates []Allocate                    // observed, oldest first
@@ -165,6 +166,9 @@ type Result struct {
 	Holders   Holders
 	Allocates []Allocate       // not over
 	Known     map[string]Known // of the checkpoint's pods
+	// Unlisted are containers without a record whose pods the list of a kubelet that has just started does not
+	// have yet. They hold nothing until the list has the pods.
+	Unlisted Holders
 }
 
 // Holders are all containers with devices.

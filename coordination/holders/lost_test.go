@@ -42,6 +42,45 @@ func TestLostPodEnds(t *testing.T) {
 	}
 }
 
+// A kubelet that has started without its records adds its pods to its list one by one, in the order of their
+// creation by the API server's clock. A pod that the list does not have yet holds its devices again once it
+// is listed; a whole list without the pod ends it.
+func TestLostPodIsListedLater(t *testing.T) {
+	t.Parallel()
+	recorded := record(t, map[string]string{"u1/c": gpus + " g1", "u2/c": gpus + " g2"})
+	names := map[string]string{"u1": "a", "u2": "b"}
+	first := holders.Look(holders.Sources{
+		Recorded: kubelet.Read(recorded, nil), Pods: living(false, names), Kubelet: "first",
+	})
+	whole := living(true, map[string]string{"u2": "b"})
+	younger, both := map[string]string{"u2": "b"}, []string{"g1: u1 a/c", "g2: u2 b/c"}
+	silent := kubelet.Read(holders.Pods{}, errors.New("no answer"))
+	for name, lists := range map[string][]struct {
+		pods kubelet.Reading[holders.Pods]
+		want []string
+	}{
+		"listed later": {{living(false, younger), both[1:]}, {living(false, names), both}},
+		"later, after no answer": {
+			{living(false, younger), both[1:]}, {silent, both[1:]}, {living(false, names), both},
+		},
+		"ended by a whole list": {{whole, both[1:]}, {living(false, names), both[1:]}},
+		"ended later": {
+			{living(false, younger), both[1:]}, {whole, both[1:]}, {living(false, names), both[1:]},
+		},
+	} {
+		last := first
+		for i, list := range lists {
+			last = holders.Look(holders.Sources{
+				Recorded: kubelet.Read(record(t, nil), nil), Pods: list.pods, Kubelet: "second",
+				Known: last.Known, Before: last.Holders, Unlisted: last.Unlisted,
+			})
+			if diff := cmp.Diff(list.want, held(last.Holders)); diff != "" {
+				t.Errorf("%s, list %d: held (-want +got):\n%s", name, i, diff)
+			}
+		}
+	}
+}
+
 // A kubelet has started without its records, and the checkpoint has no container. A container known by its
 // Allocates alone runs if its pod has started.
 func TestLostContainerOfAllocates(t *testing.T) {

@@ -15,13 +15,14 @@ type record struct {
 	checkpoint kubelet.Checkpoint
 	unreadable error   // why the checkpoint is unknown
 	before     Holders // of the last search
+	unlisted   Holders // of the last search
 	allocates  []Allocate
 	kubelet    string // that runs now; "" if unknown
 }
 
 // newRecord returns the record of sources.
 func newRecord(s Sources) *record {
-	r := &record{before: s.Before, allocates: s.Allocates, kubelet: s.Kubelet}
+	r := &record{before: s.Before, unlisted: s.Unlisted, allocates: s.Allocates, kubelet: s.Kubelet}
 	r.checkpoint, r.unreadable = s.Recorded.Get()
 	return r
 }
@@ -48,25 +49,36 @@ func (r *record) containers() (all []*Holder) {
 	return all
 }
 
+// maxUnlisted limits the remembered containers of unlisted pods.
+const maxUnlisted = 256
+
 // lost returns the holders of the last search that the checkpoint lacks although their pods live: a kubelet
 // has started since, without its records, and offers the devices of running containers. A container that
-// starts again gets devices again; then the init containers of its pod have ended.
-func (r *record) lost(named *podNames) (all []*Holder) {
+// starts again gets devices again; then the init containers of its pod have ended. Unlisted are those whose
+// pods a list that may be incomplete lacks.
+func (r *record) lost(named *podNames) (all []*Holder, unlisted Holders) {
 	recorded, pods := r.checkpoint.Containers(), map[string]bool{}
 	for key := range recorded {
 		uid, _, _ := strings.Cut(key, "/")
 		pods[uid] = true
 	}
-	for _, h := range r.before {
+	for _, h := range slices.Concat(r.unlisted, r.before) {
 		isOfAnother := h.Life == "" || h.Life != r.kubelet
 		isLost := h.Lost || r.unreadable == nil && isOfAnother && !r.isInAdmission(&h, named)
 		_, has := recorded[h.UID+"/"+h.Name]
-		if isLost && !has && !(h.Init && pods[h.UID]) && named.mayLive(h.UID) {
-			h.Open, h.Lost = false, true
+		if !isLost || has || h.Init && pods[h.UID] {
+			continue
+		}
+		mayReturn := h.Lost || named.untold == nil
+		h.Open, h.Lost = false, true
+		switch {
+		case named.mayLive(h.UID):
 			all = append(all, &h)
+		case mayReturn && !named.isComplete():
+			unlisted = append(unlisted, h)
 		}
 	}
-	return all
+	return all, unlisted[max(0, len(unlisted)-maxUnlisted):]
 }
 
 // isInAdmission reports whether a container known by its Allocates alone has not started: a kubelet that has
