@@ -3,9 +3,6 @@
 package machine
 
 import (
-	"fmt"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -19,13 +16,9 @@ type hintsRow struct {
 }
 
 // TestHintsOfMachines: without the key excludeTopology, no recorded machine refuses a container of k GPUs and
-// k VFs while it is empty. docs/tune.md has the numbers of one and of eight VFs a NIC.
+// k VFs while it is empty, and none has fewer near pairs.
 func TestHintsOfMachines(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/tune.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for vfs, want := range map[int]hintsRow{
 		1: {17, 7, 101, 23, 0, 0}, 2: {17, 2, 123, 42, 0, 0}, 4: {17, 0, 143, 58, 0, 0}, 8: {17, 0, 166, 66, 0, 0},
 	} {
@@ -41,10 +34,6 @@ func TestHintsOfMachines(t *testing.T) {
 		}
 		if row != want {
 			t.Errorf("%d VFs a NIC: %+v, want %+v", vfs, row, want)
-		}
-		told := fmt.Sprintf("%d of %d", row.refused, row.requests)
-		if (vfs == 1 || vfs == 8) && !strings.Contains(string(text), told) {
-			t.Errorf("docs/tune.md does not say that %s are rejected", told)
 		}
 	}
 }
