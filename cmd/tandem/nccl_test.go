@@ -75,7 +75,7 @@ func TestContainerFunctions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &verify.Container{SysfsRoot: p.path("sys"), DevRoot: p.path("dev"), ProcRoot: p.path("proc")}
+	c := &verify.Check{SysfsRoot: p.path("sys"), DevRoot: p.path("dev"), ProcRoot: p.path("proc")}
 	for name, value := range p.env {
 		c.Environment = append(c.Environment, name+"="+value)
 	}

@@ -125,10 +125,10 @@ func functions(
 			functions = append(functions, nic.Address)
 		}
 	case slices.Equal(only, []string{ofContainer}):
-		c := &verify.Container{
+		v := &verify.Check{
 			Environment: os.Environ(), SysfsRoot: from.SysfsRoot, DevRoot: "/dev", ProcRoot: "/proc",
 		}
-		return c.Functions(n.Sys, n.Tree)
+		return v.Functions(n.Sys, n.Tree)
 	default:
 		for _, text := range only {
 			address, err := topology.ParseAddress(text)

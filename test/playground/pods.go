@@ -3,7 +3,6 @@
 package playground
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,10 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
@@ -107,15 +106,13 @@ func (p *Playground) list(_ context.Context, words []string) (string, error) {
 	if len(words) != 0 {
 		return "", errUsage
 	}
-	var text bytes.Buffer
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POD\tGPUS\tVFS")
+	var rows cli.Rows
+	rows.Add("POD", "GPUS", "VFS")
 	for _, name := range p.kubelet.Pods() {
 		grant, _ := p.kubelet.Grant(name) // no other goroutine deletes pods
-		fmt.Fprintf(w, "%s\t%d\t%d\n", name, len(grant.Devices[p.gpus.Resource]), len(grant.Devices[VF]))
+		rows.Add(name, len(grant.Devices[p.gpus.Resource]), len(grant.Devices[VF]))
 	}
-	_ = w.Flush() // to memory
-	return text.String(), nil
+	return rows.String(), nil
 }
 
 // env shows the environment variables, device nodes and mounts of a pod's container.
@@ -174,9 +171,7 @@ func (p *Playground) examine(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("make the device nodes of pod %s: %w", name, err)
 	}
 	check := verify.Check{
-		Container: verify.Container{
-			Environment: grant.Environment, SysfsRoot: p.SysfsRoot(), DevRoot: dev, ProcRoot: p.proc(),
-		},
+		Environment: grant.Environment, SysfsRoot: p.SysfsRoot(), DevRoot: dev, ProcRoot: p.proc(),
 		GPUs: gpus, VFs: vfs, PairsFile: grant.Mounts[pairs.Mount], Within: topology.C2C,
 	}
 	result, err := check.Run(ctx)

@@ -4,15 +4,14 @@ package playground
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 )
 
@@ -242,15 +241,13 @@ func (r *Prompt) command(ctx context.Context, p *Playground, words []string) (st
 
 // help lists the commands.
 func help() string {
-	var text bytes.Buffer
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	var rows cli.Rows
 	for _, c := range commands() {
-		fmt.Fprintf(w, "%s %s\t%s\n", c.name, c.words, c.about)
+		rows.Add(c.name+" "+c.words, c.about)
 	}
 	for _, a := range asked {
-		fmt.Fprintf(w, "%s %s\t%s\n", a.name, a.words, a.about)
+		rows.Add(a.name+" "+a.words, a.about)
 	}
-	fmt.Fprintln(w, "quit\tend the playground, like the end of the input or Ctrl-C")
-	_ = w.Flush() // to memory
-	return text.String()
+	rows.Add("quit", "end the playground, like the end of the input or Ctrl-C")
+	return rows.String()
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"text/tabwriter"
 	"unicode/utf8"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
@@ -182,23 +181,21 @@ var columns = []struct {
 
 func (l *Load) table(out *bytes.Buffer) {
 	fmt.Fprintf(out, "\n%g %% of the GPUs allocated (%.4g arrivals per holding time)\n", l.Load, l.Rate)
-	var cells bytes.Buffer
-	w := tabwriter.NewWriter(&cells, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "  \t%s", strings.Repeat(" ", barWidth))
+	var rows cli.Rows
+	cells := []any{"  ", strings.Repeat(" ", barWidth)}
 	for _, c := range columns {
-		fmt.Fprintf(w, "\t%s", c.title)
+		cells = append(cells, c.title)
 	}
-	fmt.Fprintln(w)
+	rows.Add(cells...)
 	for i := range l.Ways {
 		way := &l.Ways[i]
-		fmt.Fprintf(w, "  %s\t%s", way.Title, bar(way.Figures.PIX))
+		cells := []any{"  " + way.Title, bar(way.Figures.PIX)}
 		for _, c := range columns {
-			fmt.Fprintf(w, "\t%s", c.of(&way.Figures))
+			cells = append(cells, c.of(&way.Figures))
 		}
-		fmt.Fprintln(w)
+		rows.Add(cells...)
 	}
-	_ = w.Flush() // to memory
-	for line := range strings.Lines(cells.String()) {
+	for line := range strings.Lines(rows.String()) {
 		out.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 }

@@ -203,13 +203,33 @@ func NewBuild(program string, info *debug.BuildInfo) Build {
 
 // Table returns the build for people. The first line is that of --version.
 func (b Build) Table() []byte {
-	var out bytes.Buffer
-	fmt.Fprintln(&out, b.Program, b.Release)
+	var rows Rows
+	rows.Add("commit", cmp.Or(b.Commit, "unknown"))
+	rows.Add("date", cmp.Or(b.Date, "unknown"))
+	rows.Add("go", b.Go)
+	rows.Add("platform", b.Platform)
+	return fmt.Appendf(nil, "%s %s\n%s", b.Program, b.Release, &rows)
+}
+
+// Rows are rows of cells in columns, two spaces apart. The last cell of a row is as wide as it is.
+type Rows struct{ text strings.Builder }
+
+// Add adds a row.
+func (r *Rows) Add(cells ...any) {
+	for i, cell := range cells {
+		if i > 0 {
+			r.text.WriteByte('\t')
+		}
+		fmt.Fprint(&r.text, cell)
+	}
+	r.text.WriteByte('\n')
+}
+
+// String returns the lines of the rows.
+func (r *Rows) String() string {
+	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "commit\t%s\n", cmp.Or(b.Commit, "unknown"))
-	fmt.Fprintf(w, "date\t%s\n", cmp.Or(b.Date, "unknown"))
-	fmt.Fprintf(w, "go\t%s\n", b.Go)
-	fmt.Fprintf(w, "platform\t%s\n", b.Platform)
+	fmt.Fprint(w, r.text.String())
 	w.Flush() // into memory
-	return out.Bytes()
+	return out.String()
 }

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -97,16 +96,16 @@ func (s Status) Table() []byte {
 	}
 	fmt.Fprintf(&out, "%d of %d nodes answer: GPUs free %s, VFs free %s, same-switch pairs left %d, "+
 		"degraded containers %d\n\n", answers, len(s.Nodes), t.GPUs, t.VFs, t.Pairs, degraded)
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tMODE\tFREE GPUS\tFREE VFS\tPAIRS LEFT\tDEGRADED\tVERSION\tNOTES")
+	var rows cli.Rows
+	rows.Add("NODE", "MODE", "FREE GPUS", "FREE VFS", "PAIRS LEFT", "DEGRADED", "VERSION", "NOTES")
 	for _, n := range s.Nodes {
-		columns := n.columns()
-		for i, column := range columns {
-			columns[i] = cli.Printable(column)
+		var cells []any
+		for _, column := range n.columns() {
+			cells = append(cells, cli.Printable(column))
 		}
-		fmt.Fprintln(w, strings.Join(columns, "\t"))
+		rows.Add(cells...)
 	}
-	w.Flush() // into memory
+	out.WriteString(rows.String())
 	return out.Bytes()
 }
 

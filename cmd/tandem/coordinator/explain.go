@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
@@ -22,15 +21,12 @@ func List(decisions []Decision) []byte {
 	if len(decisions) == 0 {
 		return []byte("no decision is known: the kubelet has not asked yet\n")
 	}
-	var out bytes.Buffer
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TIME\tCONTAINER\tRESOURCE\tDEVICES\tRESULT")
+	var rows cli.Rows
+	rows.Add("TIME", "CONTAINER", "RESOURCE", "DEVICES", "RESULT")
 	for _, d := range decisions {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", d.Time.Format(time.RFC3339), cmp.Or(d.Container, "?"), d.Resource,
-			d.Size, d.result())
+		rows.Add(d.Time.Format(time.RFC3339), cmp.Or(d.Container, "?"), d.Resource, d.Size, d.result())
 	}
-	w.Flush() // into memory
-	return out.Bytes()
+	return []byte(rows.String())
 }
 
 // result is what came of a decision, in a few words.
@@ -80,16 +76,15 @@ func Explanation(decisions []Decision, now *Status, all bool) []byte {
 
 func (d Decision) print(out *bytes.Buffer, number int) {
 	fmt.Fprintf(out, "\n%d. %s %s of %s\n", number, d.Time.Format(time.RFC3339Nano), d.Resource, d.Container)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	d.facts(w)
-	w.Flush() // into memory
+	out.WriteString(d.facts())
 	d.choices(out)
 }
 
-func (d Decision) facts(w *tabwriter.Writer) {
+func (d Decision) facts() string {
+	var rows cli.Rows
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "   %s\t%s\n", name, value)
+			rows.Add("   "+name, value)
 		}
 	}
 	if d.Asked {
@@ -116,28 +111,25 @@ func (d Decision) facts(w *tabwriter.Writer) {
 	default:
 		line("allocated", "nothing: the kubelet went on without it")
 	}
+	return rows.String()
 }
 
 func (d Decision) choices(out *bytes.Buffer) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var pairs, switches cli.Rows
 	if len(d.Pairs) > 0 {
-		fmt.Fprintln(w, "\n   GPU\tVF\tDISTANCE")
+		pairs.Add("\n   GPU", "VF", "DISTANCE")
 	}
 	for _, p := range d.Pairs {
-		fmt.Fprintf(w, "   %s\t%s\t%s\n", p.GPU, p.VF, p.Distance)
+		pairs.Add("   "+p.GPU, p.VF, p.Distance)
 	}
-	w.Flush() // into memory
 	if len(d.Switches) > 0 {
-		fmt.Fprintln(w, "\n   SWITCH\tGPUS TAKEN/FREE\tVFS TAKEN/FREE\tON THIS SWITCH ALONE")
+		switches.Add("\n   SWITCH", "GPUS TAKEN/FREE", "VFS TAKEN/FREE", "ON THIS SWITCH ALONE")
 	}
 	for _, s := range d.Switches {
-		alone := s.Alone
-		if alone == "" {
-			alone = "too few: " + d.freeOn(s)
-		}
-		fmt.Fprintf(w, "   %s\t%d/%d\t%d/%d\t%s\n", s.Name, s.TakenGPUs, s.FreeGPUs, s.TakenVFs, s.FreeVFs, alone)
+		switches.Add("   "+s.Name, Count{int(s.TakenGPUs), int(s.FreeGPUs)}, Count{int(s.TakenVFs), int(s.FreeVFs)},
+			cmp.Or(s.Alone, "too few: "+d.freeOn(s)))
 	}
-	w.Flush() // into memory
+	out.WriteString(pairs.String() + switches.String())
 }
 
 // freeOn returns the free devices on a switch, of the kinds that the container requests.

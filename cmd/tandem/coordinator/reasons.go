@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -56,13 +55,13 @@ func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decisio
 	}
 	fmt.Fprintf(out, "%s %s: for %s there is no VF of its own on its switch\n   next: %s\n\n", container, verb,
 		cli.Count(len(without), "GPU"), next(container, list, wanted))
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "   GPU\tSWITCH\tNUMA\tVFS FREE NOW\tVFS HELD BY")
+	var rows cli.Rows
+	rows.Add("   GPU", "SWITCH", "NUMA", "VFS FREE NOW", "VFS HELD BY")
 	for _, a := range list {
-		fmt.Fprintf(w, "   %s\t%s\t%s\t%d/%d\t%s\n", a.gpu.ID, a.gpu.Switch, numaText(a.gpu.NUMA), len(a.free),
-			a.all, cmp.Or(strings.Join(ownersOf(a.held), " "), "-"))
+		rows.Add("   "+a.gpu.ID, a.gpu.Switch, numaText(a.gpu.NUMA), Count{len(a.free), a.all},
+			cmp.Or(strings.Join(ownersOf(a.held), " "), "-"))
 	}
-	w.Flush() // into memory
+	out.WriteString(rows.String())
 	for _, vf := range far(gpus, vfs) {
 		fmt.Fprintf(out, "   VF %s is on switch %s\n", vf.ID, vf.Switch)
 	}

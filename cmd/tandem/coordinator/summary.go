@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/admission"
@@ -22,15 +21,15 @@ func (s Status) Table() []byte {
 	var out bytes.Buffer
 	s.head(&out)
 	lines := s.switches()
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	var rows cli.Rows
 	if len(lines) > 0 {
-		fmt.Fprintln(w, "\nSWITCH\tNUMA\tFREE GPUS\tFREE VFS\tOWNERS")
+		rows.Add("\nSWITCH", "NUMA", "FREE GPUS", "FREE VFS", "OWNERS")
 	}
 	for _, line := range lines {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cmp.Or(line.name, "?"), cmp.Or(strings.Join(line.nodes, ","), "?"),
-			line.gpus, line.vfs, line.remarks())
+		rows.Add(cmp.Or(line.name, "?"), cmp.Or(strings.Join(line.nodes, ","), "?"), line.gpus, line.vfs,
+			line.remarks())
 	}
-	w.Flush() // into memory
+	out.WriteString(rows.String())
 	return out.Bytes()
 }
 
@@ -40,16 +39,16 @@ func (s Status) Wide() []byte {
 	s.head(&out)
 	rows := s.rows()
 	addresses := slices.ContainsFunc(rows, row.addressApart)
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	var lines cli.Rows
 	line := func(name, numa, resource, id, address, state, owner string) {
 		if addresses {
-			id += "\t" + address
+			lines.Add(name, numa, resource, id, address, state, owner)
+		} else {
+			lines.Add(name, numa, resource, id, state, owner)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, numa, resource, id, state, owner)
 	}
 	if len(rows) > 0 {
-		fmt.Fprintln(w)
-		line("SWITCH", "NUMA", "RESOURCE", "DEVICE", "ADDRESS", "STATE", "OWNER")
+		line("\nSWITCH", "NUMA", "RESOURCE", "DEVICE", "ADDRESS", "STATE", "OWNER")
 	}
 	for i, r := range rows {
 		name, address := cmp.Or(r.Switch, "?"), "-"
@@ -61,7 +60,7 @@ func (s Status) Wide() []byte {
 		}
 		line(name, numaText(r.NUMA), r.resource, r.ID, address, r.stateText(), r.ownerText())
 	}
-	w.Flush() // into memory
+	out.WriteString(lines.String())
 	return out.Bytes()
 }
 

@@ -6,11 +6,9 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
@@ -231,39 +229,36 @@ func (r Rejection) Text() []byte {
 		fmt.Fprintf(&out, "\n   container %s requests %s\n", c.Name, c.requests())
 	}
 	if len(r.Resources) > 0 {
-		fmt.Fprintln(&out)
-		r.table(&out)
-		r.switches(&out)
+		out.WriteString(r.table() + r.switches())
 	}
 	if len(r.Holders) > 0 {
-		fmt.Fprintln(&out)
-		w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "   HELD BY\tRESOURCE\tNUMA\tDEVICES\tSINCE")
+		var rows cli.Rows
+		rows.Add("\n   HELD BY", "RESOURCE", "NUMA", "DEVICES", "SINCE")
 		for _, h := range r.Holders {
-			fmt.Fprintf(w, "   %s\t%s\t%s\t%d\t%s\n", h.Pod, h.Resource, numberText(h.Node), h.Devices, r.order(h))
+			rows.Add("   "+h.Pod, h.Resource, numberText(h.Node), h.Devices, r.order(h))
 		}
-		w.Flush() // into memory
+		out.WriteString(rows.String())
 	}
 	return []byte(cli.PrintableLines(out.String()))
 }
 
-func (r Rejection) table(out io.Writer) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "   RESOURCE\tREQUESTED\tNUMA\tFREE NOW")
+func (r Rejection) table() string {
+	var rows cli.Rows
+	rows.Add("\n   RESOURCE", "REQUESTED", "NUMA", "FREE NOW")
 	for _, resource := range r.Resources {
 		name, requested := resource.Name, fmt.Sprint(resource.Requested)
 		for _, count := range resource.NUMA {
-			fmt.Fprintf(w, "   %s\t%s\t%s\t%d/%d\n", name, requested, numberText(count.Node), count.Free, count.All)
+			rows.Add("   "+name, requested, numberText(count.Node), Count{count.Free, count.All})
 			name, requested = "", ""
 		}
 	}
-	w.Flush() // into memory
+	return rows.String()
 }
 
-// switches writes the free devices of each switch, a column for each resource.
-func (r Rejection) switches(out io.Writer) {
+// switches returns the free devices of each switch, a column for each resource.
+func (r Rejection) switches() string {
 	if len(r.Switches) == 0 {
-		return
+		return ""
 	}
 	free := map[string]map[string]string{} // by switch and resource
 	var names []string
@@ -273,20 +268,19 @@ func (r Rejection) switches(out io.Writer) {
 		}
 		free[s.Name][s.Resource] = fmt.Sprintf("%d/%d", s.Free, s.All)
 	}
-	fmt.Fprintln(out)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var rows cli.Rows
 	line := func(first string, cell func(resource string) string) {
-		fmt.Fprint(w, "   ", first)
+		cells := []any{first}
 		for _, resource := range r.Resources {
-			fmt.Fprint(w, "\t", cell(resource.Name))
+			cells = append(cells, cell(resource.Name))
 		}
-		fmt.Fprintln(w)
+		rows.Add(cells...)
 	}
-	line("SWITCH, FREE NOW", func(resource string) string { return resource })
+	line("\n   SWITCH, FREE NOW", func(resource string) string { return resource })
 	for _, name := range names {
-		line(name, func(resource string) string { return cmp.Or(free[name][resource], "0/0") })
+		line("   "+name, func(resource string) string { return cmp.Or(free[name][resource], "0/0") })
 	}
-	w.Flush() // into memory
+	return rows.String()
 }
 
 // time returns the time of the rejection as the beginning of a sentence, "" if unknown.

@@ -5,6 +5,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/topology"
@@ -16,16 +17,10 @@ func unknownNodes(n *Node) []Finding {
 		return nil
 	}
 	var list []string
-	note := func(d *topology.Device) {
+	for _, d := range slices.Concat(n.gpus, n.pfs) {
 		if _, known := d.NUMA.Number(); !known {
 			list = append(list, fmt.Sprintf("/sys/bus/pci/devices/%s/numa_node: -1", d.Address))
 		}
-	}
-	for _, d := range n.gpus {
-		note(d)
-	}
-	for _, pf := range n.pfs {
-		note(pf.Device)
 	}
 	return []Finding{{
 		ID: "numa-node", Severity: Warning,

@@ -18,23 +18,9 @@ import (
 // hardware is the part of a machine between the GPUs and the VFs.
 type hardware struct {
 	gpus    []*topology.Device // functions of the GPUs, each once
-	pfs     []physicalFunction
+	pfs     []*topology.Device // with RDMA or VFs: on the switch of a GPU, or with VFs anywhere
 	ports   []switchPort
 	missing []string // device nodes of GPUs and VFs, and whose they are
-}
-
-// physicalFunction is a PF with RDMA or VFs, on the switch of a GPU or with VFs anywhere.
-type physicalFunction struct {
-	*topology.Device
-	totalVFs string // the file sriov_totalvfs, "" for none
-	whole    bool   // the plugin offers the PF itself
-	made     []virtualFunction
-}
-
-// virtualFunction is a VF of the machine, whether a plugin offers the VF or not.
-type virtualFunction struct {
-	*topology.Device
-	hasRDMA bool
 }
 
 // switchPort is a bridge on the way from a GPU to a VF on the same switch, outside complexes.
@@ -54,7 +40,7 @@ func (n *Node) readHardware() {
 	}
 	for d := range n.Tree.Devices() {
 		if d.IsNIC() && !d.IsVF() && (len(d.VFs) > 0 || len(d.RDMA) > 0 && n.hasNearGPU(d)) {
-			n.pfs = append(n.pfs, n.physicalFunction(d))
+			n.pfs = append(n.pfs, d)
 		}
 	}
 	ports := n.portsBetween()
@@ -92,21 +78,25 @@ func (n *Node) hasNearGPU(d *topology.Device) bool {
 // RDMA device, doctor sees the auxiliary device of a VF that a container holds.
 var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 
-func (n *Node) physicalFunction(d *topology.Device) physicalFunction {
-	pf := physicalFunction{
-		Device: d, totalVFs: text(n.Sys, d.Address, "sriov_totalvfs"),
-		whole: n.Guess == "" && slices.ContainsFunc(n.VFs, func(offered Device) bool {
-			return offered.Address == d.Address
-		}),
-	}
-	for _, address := range d.VFs {
-		if vf, ok := n.Tree.Device(address); ok {
-			hasRDMA := len(vf.RDMA) > 0 || slices.ContainsFunc(names(n.Sys, address, ""), auxiliaryRDMA.MatchString)
-			pf.made = append(pf.made, virtualFunction{vf, hasRDMA})
+// hasRDMA reports whether a VF has RDMA, in a container too.
+func (n *Node) hasRDMA(vf *topology.Device) bool {
+	return len(vf.RDMA) > 0 || slices.ContainsFunc(names(n.Sys, vf.Address, ""), auxiliaryRDMA.MatchString)
+}
+
+// createdVFs lists the VFs of the PFs that a condition selects, whether a plugin offers them or not.
+func (n *Node) createdVFs(describe func(pf, vf *topology.Device) string) (list []string) {
+	for _, pf := range n.pfs {
+		for _, address := range pf.VFs {
+			if vf, ok := n.Tree.Device(address); ok {
+				list = append(list, seen(describe(pf, vf))...)
+			}
 		}
 	}
-	return pf
+	return list
 }
+
+// totalVFs returns the file sriov_totalvfs of a PF, "" for none.
+func (n *Node) totalVFs(pf *topology.Device) string { return text(n.Sys, pf.Address, "sriov_totalvfs") }
 
 // portsBetween returns the ports between GPUs and VFs that share a switch, and whether each redirects.
 func (n *Node) portsBetween() map[topology.Address]bool {
@@ -180,7 +170,10 @@ const wholeNICs = "The plugin offers these PFs themselves. Pools of whole NICs n
 
 // offersWholeNICs reports whether the plugin offers each PF, and thus no PF has VFs.
 func (n *Node) offersWholeNICs() bool {
-	return !slices.ContainsFunc(n.pfs, func(pf physicalFunction) bool { return !pf.whole })
+	return !slices.ContainsFunc(n.pfs, func(pf *topology.Device) bool {
+		isOffered := func(offered Device) bool { return offered.Address == pf.Address }
+		return n.Guess != "" || !slices.ContainsFunc(n.VFs, isOffered)
+	})
 }
 
 // notCreated finds PFs without VFs. If no PF has any, and none is offered itself, nothing can be paired.
@@ -193,9 +186,9 @@ func notCreated(n *Node) []Finding {
 			severity = Warning
 			why = "The GPUs on its switch have no VF there: containers with these GPUs get VFs that are " +
 				"farther away."
-		case pf.totalVFs != "" && pf.totalVFs != "0":
+		case n.totalVFs(pf) != "" && n.totalVFs(pf) != "0":
 			list = append(list, fmt.Sprintf("%s (%s): sriov_numvfs 0 of %s", pf.Address, strings.Join(pf.RDMA, ","),
-				pf.totalVFs))
+				n.totalVFs(pf)))
 		}
 	}
 	if n.offersWholeNICs() {
@@ -214,7 +207,7 @@ func sriovOff(n *Node) []Finding {
 	}
 	var list []string
 	for _, pf := range n.pfs {
-		if len(pf.VFs) == 0 && pf.totalVFs == "0" {
+		if len(pf.VFs) == 0 && n.totalVFs(pf) == "0" {
 			list = append(list, fmt.Sprintf("%s (%s): sriov_totalvfs 0", pf.Address, strings.Join(pf.RDMA, ",")))
 		}
 	}
@@ -225,14 +218,12 @@ func sriovOff(n *Node) []Finding {
 
 // unbound finds VFs without a driver.
 func unbound(n *Node) []Finding {
-	var list []string
-	for _, pf := range n.pfs {
-		for _, vf := range pf.made {
-			if vf.Driver == "" {
-				list = append(list, fmt.Sprintf("%s of %s: no driver", vf.Address, pf.Address))
-			}
+	list := n.createdVFs(func(pf, vf *topology.Device) string {
+		if vf.Driver != "" {
+			return ""
 		}
-	}
+		return fmt.Sprintf("%s of %s: no driver", vf.Address, pf.Address)
+	})
 	return vfFinding("vf-driver", Warning, list, "VF has no driver",
 		"A VF without a driver is not in any pool and is not offered.",
 		"echo ADDRESS > /sys/bus/pci/drivers/mlx5_core/bind (the driver of its PF); echo 1 > "+
@@ -241,15 +232,12 @@ func unbound(n *Node) []Finding {
 
 // withoutRDMA finds VFs without RDMA of PFs with RDMA, other than VFs of virtual machines.
 func withoutRDMA(n *Node) []Finding {
-	var list []string
-	for _, pf := range n.pfs {
-		for _, vf := range pf.made {
-			if vf.Driver != "" && vf.Driver != "vfio-pci" && len(pf.RDMA) > 0 && !vf.hasRDMA {
-				list = append(list,
-					fmt.Sprintf("%s of %s: driver %s, no folder infiniband", vf.Address, pf.Address, vf.Driver))
-			}
+	list := n.createdVFs(func(pf, vf *topology.Device) string {
+		if vf.Driver == "" || vf.Driver == "vfio-pci" || len(pf.RDMA) == 0 || n.hasRDMA(vf) {
+			return ""
 		}
-	}
+		return fmt.Sprintf("%s of %s: driver %s, no folder infiniband", vf.Address, pf.Address, vf.Driver)
+	})
 	return vfFinding("vf-rdma", Warning, list, "VF has no RDMA device",
 		"A pool with isRdma skips the function, and GPUDirect RDMA does not work with it.",
 		"modprobe mlx5_ib (or the RDMA half of its driver); devlink dev param set pci/ADDRESS name enable_roce "+

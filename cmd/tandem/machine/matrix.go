@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
@@ -239,26 +238,26 @@ func (m *Matrix) Table() []byte {
 }
 
 func (m *Matrix) writeCells(out *bytes.Buffer) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	var head strings.Builder
+	var rows cli.Rows
+	head := []any{""}
 	for i := range m.GPUs {
-		fmt.Fprintf(&head, "\tGPU%d", i)
+		head = append(head, fmt.Sprint("GPU", i))
 	}
 	for i := range m.NICs {
-		fmt.Fprintf(&head, "\tNIC%d", i)
+		head = append(head, fmt.Sprint("NIC", i))
 	}
-	fmt.Fprintf(w, "%s\tNUMA\n", head.String())
+	rows.Add(append(head, "NUMA")...)
 	for i := range m.GPUs {
-		fmt.Fprintf(w, "GPU%d", i)
+		cells := []any{fmt.Sprint("GPU", i)}
 		for k := range m.GPUs {
-			fmt.Fprintf(w, "\t%s", m.gpuCell(i, k))
+			cells = append(cells, m.gpuCell(i, k))
 		}
 		for k := range m.NICs {
-			fmt.Fprintf(w, "\t%s", m.Distances[i*len(m.NICs)+k].cell())
+			cells = append(cells, m.Distances[i*len(m.NICs)+k].cell())
 		}
-		fmt.Fprintf(w, "\t%s\n", nodeText(m.GPUs[i].NUMA))
+		rows.Add(append(cells, nodeText(m.GPUs[i].NUMA))...)
 	}
-	_ = w.Flush() // to memory
+	out.WriteString(rows.String())
 }
 
 // cell returns the level, with a question mark if it may be nearer.
@@ -286,28 +285,32 @@ func (m *Matrix) gpuCell(i, k int) string {
 }
 
 func (m *Matrix) writeNames(out *bytes.Buffer) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var rows cli.Rows
 	for i, g := range m.GPUs {
-		fmt.Fprintf(w, "GPU%d\t%s\tNUMA %s\t%s", i, g.Address, nodeText(g.NUMA), g.Model)
+		about := g.Model
 		if g.VRAM != nil {
-			fmt.Fprintf(w, ", %.0f GiB", float64(*g.VRAM)/(1<<30))
+			about += fmt.Sprintf(", %.0f GiB", float64(*g.VRAM)/(1<<30))
 		}
 		if len(g.Partitions) > 0 {
-			fmt.Fprintf(w, ", %d partitions", len(g.Partitions))
+			about += fmt.Sprintf(", %d partitions", len(g.Partitions))
 		}
-		fmt.Fprintln(w)
+		rows.Add(fmt.Sprint("GPU", i), g.Address, "NUMA "+nodeText(g.NUMA), about)
 	}
 	if len(m.GPUs) == 0 {
-		fmt.Fprintln(w, "no GPU of "+gpu.Titles())
+		rows.Add("no GPU of " + gpu.Titles())
 	}
 	for i, n := range m.NICs {
-		fmt.Fprintf(w, "NIC%d\t%s\tNUMA %s\t%s\t%s\t%s\n", i, n.Address, nodeText(n.NUMA),
-			cmp.Or(n.RDMA, "no RDMA"), cmp.Or(n.Netdev, "no netdev"), vfsText(n.VFs))
+		vfs := "no VFs"
+		if len(n.VFs) > 0 {
+			vfs = cli.Count(len(n.VFs), "VF")
+		}
+		rows.Add(fmt.Sprint("NIC", i), n.Address, "NUMA "+nodeText(n.NUMA), cmp.Or(n.RDMA, "no RDMA"),
+			cmp.Or(n.Netdev, "no netdev"), vfs)
 	}
 	if len(m.NICs) == 0 {
-		fmt.Fprintln(w, "no NIC")
+		rows.Add("no NIC")
 	}
-	_ = w.Flush() // to memory
+	out.WriteString(rows.String())
 }
 
 func nodeText(n topology.NUMANode) string {
@@ -315,17 +318,6 @@ func nodeText(n topology.NUMANode) string {
 		return strconv.Itoa(number)
 	}
 	return "?"
-}
-
-func vfsText(vfs []topology.Address) string {
-	switch len(vfs) {
-	case 0:
-		return "no VFs"
-	case 1:
-		return "1 VF"
-	default:
-		return fmt.Sprintf("%d VFs", len(vfs))
-	}
 }
 
 // Picture returns the node with the cards of the matrix, named as in the matrix.

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
@@ -41,20 +40,19 @@ func (p *Plan) Rejected() bool { return p.rejected }
 // Table returns a table for people.
 func (p *Plan) Table() []byte {
 	var text bytes.Buffer
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	var rows cli.Rows
 	switch {
 	case len(p.Pairs) > 0:
-		fmt.Fprintln(w, "GPU\tVF\tDISTANCE")
+		rows.Add("GPU", "VF", "DISTANCE")
 		for _, pair := range p.Pairs {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", pair.GPU, pair.VF, pair.Distance)
+			rows.Add(pair.GPU, pair.VF, pair.Distance)
 		}
 	case len(p.GPUs) > 0:
-		fmt.Fprintf(w, "GPU\n%s\n", strings.Join(p.GPUs, "\n"))
+		rows.Add("GPU\n" + strings.Join(p.GPUs, "\n"))
 	default:
-		fmt.Fprintf(w, "VF\n%s\n", strings.Join(p.VFs, "\n"))
+		rows.Add("VF\n" + strings.Join(p.VFs, "\n"))
 	}
-	_ = w.Flush() // to memory
-	fmt.Fprintln(&text)
+	fmt.Fprintln(&text, &rows)
 	for _, node := range p.Nodes {
 		fmt.Fprintf(&text, "NUMA node %d\n", node)
 	}

@@ -10,7 +10,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/topology"
@@ -161,27 +160,27 @@ func (p portTruth) stateName() string {
 }
 
 func (v *Verbose) write(out *bytes.Buffer) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w)
+	var rows cli.Rows
+	rows.Add()
 	for i, g := range v.GPUs {
-		fmt.Fprintf(w, "GPU%d\t%s\t%s\n", i, g.PCIe, iommuText(g.IOMMU))
+		rows.Add(fmt.Sprint("GPU", i), g.PCIe, iommuText(g.IOMMU))
 	}
 	for i, n := range v.NICs {
-		fmt.Fprintf(w, "NIC%d\t%s\t%s", i, n.PCIe, iommuText(n.IOMMU))
+		cells := []any{fmt.Sprint("NIC", i), n.PCIe, iommuText(n.IOMMU)}
 		for _, p := range n.Ports {
-			fmt.Fprintf(w, "\t%s port %d: %s, %s", cli.Printable(p.Device), p.Port,
+			cells = append(cells, fmt.Sprintf("%s port %d: %s, %s", cli.Printable(p.Device), p.Port,
 				cmp.Or(cli.Printable(p.stateName()), "state unknown"),
-				cmp.Or(cli.Printable(p.Rate), "rate unknown"))
+				cmp.Or(cli.Printable(p.Rate), "rate unknown")))
 		}
-		fmt.Fprintln(w)
+		rows.Add(cells...)
 	}
 	if len(v.Pairs) > 0 {
-		fmt.Fprintln(w)
+		rows.Add()
 	}
 	for _, p := range v.Pairs {
-		fmt.Fprintf(w, "GPU%d NIC%d\t%s\t%s\n", p.gpu, p.nic, p.word, p.text())
+		rows.Add(fmt.Sprintf("GPU%d NIC%d", p.gpu, p.nic), p.word, p.text())
 	}
-	_ = w.Flush() // to memory
+	out.WriteString(rows.String())
 }
 
 // text describes the pair in words.

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
@@ -180,13 +179,12 @@ const most = 8
 // Table returns the results for people. A text of a foreign report cannot start a line.
 func (r *Report) Table() []byte {
 	var out bytes.Buffer
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PART\tVERDICT\tRESULT")
+	var rows cli.Rows
+	rows.Add("PART", "VERDICT", "RESULT")
 	for _, result := range r.Results {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", result.Part, result.Verdict,
-			cli.Printable(result.Summary))
+		rows.Add(result.Part, result.Verdict, cli.Printable(result.Summary))
 	}
-	_ = w.Flush() // to memory
+	out.WriteString(rows.String())
 	for _, result := range r.Results {
 		for i, detail := range result.Details {
 			if i == most {

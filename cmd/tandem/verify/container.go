@@ -16,21 +16,13 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Container locates a container's view of its devices.
-type Container struct {
-	Environment []string // "NAME=value"
-	SysfsRoot   string
-	DevRoot     string
-	ProcRoot    string
-}
-
 // find fills the lists of the container's devices.
-func (c *Container) find(sys fs.FS, tree *topology.Tree, r *Verification) error {
-	c.vfs(sys, tree, r)
-	if err := c.amd(sys, r); err != nil {
+func (v *Check) find(sys fs.FS, tree *topology.Tree, r *Verification) error {
+	v.vfs(sys, tree, r)
+	if err := v.amd(sys, r); err != nil {
 		return err
 	}
-	if err := c.nvidia(r); err != nil {
+	if err := v.nvidia(r); err != nil {
 		return err
 	}
 	slices.SortStableFunc(r.GPUs, func(a, b GPU) int { return a.Address.Compare(b.Address) })
@@ -39,9 +31,9 @@ func (c *Container) find(sys fs.FS, tree *topology.Tree, r *Verification) error 
 
 // Functions returns the functions of the container's GPUs and VFs. It returns an error if there are none or
 // if they are invalid.
-func (c *Container) Functions(sys fs.FS, tree *topology.Tree) (functions []topology.Address, err error) {
+func (v *Check) Functions(sys fs.FS, tree *topology.Tree) (functions []topology.Address, err error) {
 	var found Verification
-	if err := c.find(sys, tree, &found); err != nil {
+	if err := v.find(sys, tree, &found); err != nil {
 		return nil, err
 	}
 	if len(found.Failures) > 0 {
@@ -62,8 +54,8 @@ func (c *Container) Functions(sys fs.FS, tree *topology.Tree) (functions []topol
 // vfs adds the VFs of the variables PCIDEVICE_<resource>, in order (GetEnvs in pkg/resources/pool_stub.go of
 // the SR-IOV network device plugin). A second variable of each resource ends in _INFO and holds facts. An HCA
 // allocated twice appears twice in one variable; a device in several variables is an alias.
-func (c *Container) vfs(sys fs.FS, tree *topology.Tree, r *Verification) {
-	environment := slices.Sorted(slices.Values(c.Environment))
+func (v *Check) vfs(sys fs.FS, tree *topology.Tree, r *Verification) {
+	environment := slices.Sorted(slices.Values(v.Environment))
 	for _, variable := range environment {
 		name, value, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, "PCIDEVICE_") || strings.HasSuffix(name, "_INFO") {
@@ -71,12 +63,12 @@ func (c *Container) vfs(sys fs.FS, tree *topology.Tree, r *Verification) {
 		}
 		before := slices.Clone(r.VFs)
 		for id := range strings.SplitSeq(value, ",") {
-			c.vf(sys, tree, r, before, name, strings.TrimSpace(id))
+			v.vf(sys, tree, r, before, name, strings.TrimSpace(id))
 		}
 	}
 }
 
-func (c *Container) vf(
+func (v *Check) vf(
 	sys fs.FS, tree *topology.Tree, r *Verification, before []VF, variable, id string,
 ) {
 	address, err := topology.ParseAddress(id)
@@ -99,20 +91,20 @@ func (c *Container) vf(
 		r.fail("RDMA device nodes of VF %s are not known: %v", address, err)
 	}
 	for _, node := range nodes {
-		if !c.has("infiniband/" + node.Name()) {
+		if !v.has("infiniband/" + node.Name()) {
 			r.fail("VF %s has the RDMA device node /dev/infiniband/%s, and it is not in the container",
 				address, node.Name())
 		}
 	}
 }
 
-func (c *Container) has(node string) bool {
-	_, err := os.Stat(filepath.Join(c.DevRoot, node))
+func (v *Check) has(node string) bool {
+	_, err := os.Stat(filepath.Join(v.DevRoot, node))
 	return err == nil
 }
 
 // amd adds the GPUs and partitions whose render nodes are in the container.
-func (c *Container) amd(sys fs.FS, r *Verification) error {
+func (v *Check) amd(sys fs.FS, r *Verification) error {
 	if !amd.IsLoaded(sys) {
 		return nil
 	}
@@ -120,17 +112,17 @@ func (c *Container) amd(sys fs.FS, r *Verification) error {
 	if err != nil {
 		return err
 	}
-	order := c.order(sys)
+	order := v.order(sys)
 	for _, devices := range inventory.Resources {
 		for _, d := range devices {
-			i := slices.IndexFunc(d.Nodes, c.isRendered)
+			i := slices.IndexFunc(d.Nodes, v.isRendered)
 			if i < 0 {
 				continue
 			}
 			r.GPUs = append(r.GPUs, GPU{ID: d.ID, Address: d.Card, runtime: runtimeGPU{
 				Address: d.Card, ROCm: slices.Index(order, d.Nodes[i]),
 			}})
-			if !c.has(strings.TrimPrefix(amd.ComputeNode, "/dev/")) {
+			if !v.has(strings.TrimPrefix(amd.ComputeNode, "/dev/")) {
 				r.fail("GPU %s is of no use to a program without the device node %s, and it is not in the container",
 					d.ID, amd.ComputeNode)
 			}
@@ -141,30 +133,30 @@ func (c *Container) amd(sys fs.FS, r *Verification) error {
 }
 
 // isRendered reports whether a device node is a render node of the container.
-func (c *Container) isRendered(node string) bool {
-	return strings.HasPrefix(path.Base(node), "renderD") && c.has(strings.TrimPrefix(node, "/dev/"))
+func (v *Check) isRendered(node string) bool {
+	return strings.HasPrefix(path.Base(node), "renderD") && v.has(strings.TrimPrefix(node, "/dev/"))
 }
 
 // order returns the container's render nodes as ROCm orders its GPUs, or none if the order is unknown.
-func (c *Container) order(sys fs.FS) []string {
+func (v *Check) order(sys fs.FS) []string {
 	nodes, err := amd.ReadOrder(sys)
 	if err != nil {
 		return nil
 	}
-	return slices.DeleteFunc(nodes, func(node string) bool { return !c.isRendered(node) })
+	return slices.DeleteFunc(nodes, func(node string) bool { return !v.isRendered(node) })
 }
 
 // nvidia adds the GPUs whose UUIDs are in NVIDIA_VISIBLE_DEVICES or, if the variable has any other value
 // ("all", "void", indexes, MIG devices, a folder), those whose device nodes are in the container.
-func (c *Container) nvidia(r *Verification) error {
-	gpus, err := c.nvidiaGPUs()
+func (v *Check) nvidia(r *Verification) error {
+	gpus, err := v.nvidiaGPUs()
 	if err != nil {
 		return err
 	}
-	names, before := c.visible(), len(r.GPUs)
+	names, before := v.visible(), len(r.GPUs)
 	for _, g := range gpus {
 		node, named := "nvidia"+g.minor, slices.Contains(names, g.UUID)
-		there := c.has(node)
+		there := v.has(node)
 		if named || len(names) == 0 && there {
 			r.GPUs = append(r.GPUs, g.GPU)
 		}
@@ -174,35 +166,35 @@ func (c *Container) nvidia(r *Verification) error {
 		}
 	}
 	if len(r.GPUs) > before {
-		c.nvidiaShared(r)
+		v.nvidiaShared(r)
 	}
 	for _, uuid := range names {
 		if !slices.ContainsFunc(gpus, func(g nvidiaGPU) bool { return g.UUID == uuid }) {
 			r.fail("NVIDIA_VISIBLE_DEVICES names %s, and no GPU in %s/driver/nvidia/gpus has that UUID",
-				uuid, c.ProcRoot)
+				uuid, v.ProcRoot)
 		}
 	}
-	nodes, err := filepath.Glob(filepath.Join(c.DevRoot, "nvidia[0-9]*"))
+	nodes, err := filepath.Glob(filepath.Join(v.DevRoot, "nvidia[0-9]*"))
 	if err == nil && len(nodes) > 0 && len(gpus) == 0 {
 		r.fail("%s is there, and no file %s/driver/nvidia/gpus/*/information tells which PCI function it is",
-			nodes[0], c.ProcRoot)
+			nodes[0], v.ProcRoot)
 	}
 	return err
 }
 
 // nvidiaShared adds a failure for each device node that CUDA opens beside those of the GPUs.
-func (c *Container) nvidiaShared(r *Verification) {
+func (v *Check) nvidiaShared(r *Verification) {
 	for _, node := range []string{"nvidiactl", "nvidia-uvm"} {
-		if !c.has(node) {
+		if !v.has(node) {
 			r.fail("CUDA opens the device node /dev/%s, and the container lacks the node", node)
 		}
 	}
 }
 
 // visible returns the UUIDs in NVIDIA_VISIBLE_DEVICES, or nil if the variable has any other value.
-func (c *Container) visible() []string {
+func (v *Check) visible() []string {
 	var uuids []string
-	for _, variable := range c.Environment {
+	for _, variable := range v.Environment {
 		list, ok := strings.CutPrefix(variable, "NVIDIA_VISIBLE_DEVICES=")
 		if !ok {
 			continue
@@ -223,8 +215,8 @@ type nvidiaGPU struct {
 // nvidiaGPUs reads the GPUs of NVIDIA's driver: /proc/driver/nvidia/gpus/<address>/information holds lines
 // such as "GPU UUID: GPU-…" and "Device Minor: 0". NVIDIA's container runtime shows a container only its own
 // GPUs there.
-func (c *Container) nvidiaGPUs() ([]nvidiaGPU, error) {
-	files, err := filepath.Glob(filepath.Join(c.ProcRoot, "driver/nvidia/gpus/*/information"))
+func (v *Check) nvidiaGPUs() ([]nvidiaGPU, error) {
+	files, err := filepath.Glob(filepath.Join(v.ProcRoot, "driver/nvidia/gpus/*/information"))
 	if err != nil {
 		return nil, err
 	}

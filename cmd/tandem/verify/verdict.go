@@ -8,7 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 )
 
 // TrafficReport has the results of all pairs, in JSON.
@@ -209,12 +210,11 @@ func (p TrafficPair) inHost() bool { return p.GPU != "" && p.Memory == Host }
 
 // Write writes a table for people.
 func (r *TrafficReport) Write(out io.Writer) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PAIR\tGPU\tVF\tMEMORY\tGb/s\tOF BEST\tOF RATE\tREAD\tVERDICT")
+	var rows cli.Rows
+	rows.Add("PAIR", "GPU", "VF", "MEMORY", "Gb/s", "OF BEST", "OF RATE", "READ", "VERDICT")
 	for _, p := range r.Pairs {
-		fmt.Fprintln(w, strings.Join(p.cells(), "\t"))
+		rows.Add(p.cells()...)
 	}
-	_ = w.Flush() // the writer is memory
 	amount, rate := fmt.Sprintf("%d s", r.Seconds), ""
 	if r.GiB > 0 {
 		amount = fmt.Sprintf("%d GiB", r.GiB)
@@ -222,15 +222,15 @@ func (r *TrafficReport) Write(out io.Writer) {
 	if r.MinRate != 0 {
 		rate = fmt.Sprintf(", %d %% of the port's rate", r.MinRate)
 	}
-	fmt.Fprintf(out, "\ntraffic %s, %s for each pair; threshold %d %% of the best pair%s\n",
-		r.Direction, amount, r.Min, rate)
+	fmt.Fprintf(out, "%s\ntraffic %s, %s for each pair; threshold %d %% of the best pair%s\n",
+		&rows, r.Direction, amount, r.Min, rate)
 	for _, note := range r.notes() {
 		fmt.Fprintln(out, note)
 	}
 }
 
 // cells returns the row of the table; "-" is unknown.
-func (p TrafficPair) cells() []string {
+func (p TrafficPair) cells() []any {
 	memory := string(p.Memory)
 	switch p.Memory {
 	case DMABuf:
@@ -251,8 +251,8 @@ func (p TrafficPair) cells() []string {
 			read += " (host)"
 		}
 	}
-	return []string{
-		fmt.Sprint(p.Index), cmp.Or(p.GPU, "-"), p.VF, memory, gbps, ofBest, ofRate, read, p.verdict(),
+	return []any{
+		p.Index, cmp.Or(p.GPU, "-"), p.VF, memory, gbps, ofBest, ofRate, read, p.verdict(),
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
@@ -25,9 +24,13 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Check has the requirements of a container, and the paths of its devices.
+// Check has the requirements of a container, and its view of its devices.
 type Check struct {
-	Container
+	Environment []string // "NAME=value"
+	SysfsRoot   string
+	DevRoot     string
+	ProcRoot    string
+
 	GPUs, VFs int            // -1 for any number
 	PairsFile string         // the container's pairs, written by the plugins; optional
 	Within    topology.Level // greatest accepted distance of a pair
@@ -273,19 +276,18 @@ func (r *Verification) fail(format string, args ...any) {
 // Table returns a table for people.
 func (r *Verification) Table() []byte {
 	var out bytes.Buffer
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	var rows cli.Rows
 	if len(r.Pairs) > 0 {
-		fmt.Fprintln(w, "GPU\tVF\tDISTANCE\tRDMA\tNETDEV")
+		rows.Add("GPU", "VF", "DISTANCE", "RDMA", "NETDEV")
 	}
 	for _, p := range r.Pairs {
 		vf := r.vf(p.VF)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(vf.RDMA, ","), "-"),
+		rows.Add(p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(vf.RDMA, ","), "-"),
 			cmp.Or(strings.Join(vf.Netdevs, ","), "-"))
 	}
 	if len(r.Pairs) > 0 {
-		fmt.Fprintln(w)
+		fmt.Fprintln(&out, &rows)
 	}
-	_ = w.Flush() // to memory
 	if r.Traffic != nil {
 		r.Traffic.Write(&out)
 		fmt.Fprintln(&out)

@@ -28,11 +28,9 @@ func (n *node) verified(edits specs.ContainerEdits, gpus, vfs int) {
 		n.t.Fatal(err)
 	}
 	check := verify.Check{
-		Container: verify.Container{
-			Environment: edits.Env, SysfsRoot: filepath.Join(root, "sys"), DevRoot: filepath.Join(root, "dev"),
-			ProcRoot: filepath.Join(root, "proc"),
-		},
-		GPUs: gpus, VFs: vfs, Within: topology.PXB, InOrder: true,
+		Environment: edits.Env, SysfsRoot: filepath.Join(root, "sys"), DevRoot: filepath.Join(root, "dev"),
+		ProcRoot: filepath.Join(root, "proc"),
+		GPUs:     gpus, VFs: vfs, Within: topology.PXB, InOrder: true,
 	}
 	write := func(name, content string) {
 		name = filepath.Join(root, name)
