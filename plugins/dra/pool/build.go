@@ -56,11 +56,11 @@ func newItem(t Type, name string, r rank, gpus []*GPU, vfs []*VF) item {
 	return i
 }
 
-func alone(gpu *GPU, r rank) item {
+func gpuAlone(gpu *GPU, r rank) item {
 	return newItem(TypeGPU, gpuName(gpu), r, []*GPU{gpu}, nil)
 }
 
-func aloneVF(vf *VF, r rank) item {
+func vfAlone(vf *VF, r rank) item {
 	return newItem(TypeVF, vfName(vf), r, nil, []*VF{vf})
 }
 
@@ -94,10 +94,10 @@ func newBuilder(machine Machine, options Options) *builder {
 		b.unfit[vf.ID] = vf.Unusable() != "" && (vf.Held != "" || !options.FailedLater[vf.ID])
 	}
 	b.noteLongNames()
-	b.groups, b.others = groups(&b.machine, b.published())
-	bound := b.bound()
+	b.groups, b.others = newGroups(&b.machine, b.publishedVFs())
+	bound := b.boundVFs()
 	for _, g := range b.groups {
-		g.match(machine.Links, bound, b.inUse, b.unfit)
+		g.matchPartners(machine.Links, bound, b.inUse, b.unfit)
 	}
 	return b
 }
@@ -108,8 +108,8 @@ func (b *builder) noteLongNames() {
 	check := func(resource string) {
 		if len(resource) > resourceapi.DeviceAttributeMaxValueLength && !slices.Contains(long, resource) {
 			long = append(long, resource)
-			b.note("resource %s: a name of more than %d characters is not published: Multus does not find its devices",
-				resource, resourceapi.DeviceAttributeMaxValueLength)
+			b.addNote("resource %s: a name of more than %d characters is not published: Multus does not find its "+
+				"devices", resource, resourceapi.DeviceAttributeMaxValueLength)
 		}
 	}
 	for _, gpu := range b.machine.GPUs {
@@ -120,8 +120,8 @@ func (b *builder) noteLongNames() {
 	}
 }
 
-// published returns the VFs within the limit, usable ones first, and VFs of claims.
-func (b *builder) published() []*VF {
+// publishedVFs returns the VFs within the limit, usable ones first, and VFs of claims.
+func (b *builder) publishedVFs() []*VF {
 	all := make([]*VF, 0, len(b.vfs))
 	for i := range b.machine.VFs {
 		all = append(all, &b.machine.VFs[i])
@@ -144,12 +144,12 @@ func (b *builder) published() []*VF {
 	})
 	slices.SortStableFunc(kept, byIndex)
 	if left := len(all) - len(kept); left > 0 {
-		b.note("%d of %d VFs are published, %d of a PF at the most", len(kept), len(all), b.options.VFsPerPF)
+		b.addNote("%d of %d VFs are published, %d of a PF at the most", len(kept), len(all), b.options.VFsPerPF)
 	}
 	return kept
 }
 
-func (b *builder) note(format string, args ...any) {
+func (b *builder) addNote(format string, args ...any) {
 	b.notes = append(b.notes, fmt.Sprintf(format, args...))
 }
 
@@ -165,14 +165,14 @@ func (b *builder) addUnit(items ...item) {
 // first.
 func (b *builder) addSurplus() {
 	paired := map[*VF]bool{}
-	each(b.units, func(i *item) {
+	eachItem(b.units, func(i *item) {
 		for _, vf := range i.vfs {
 			paired[vf] = true
 		}
 	})
 	for _, g := range b.groups {
 		for _, vf := range g.reserved {
-			paired[vf] = paired[vf] || b.options.Bound[aloneVF(vf, rankVF).Name] == ""
+			paired[vf] = paired[vf] || b.options.Bound[vfAlone(vf, rankVF).Name] == ""
 		}
 	}
 	var surplus []*VF
@@ -181,7 +181,7 @@ func (b *builder) addSurplus() {
 	}
 	surplus = slices.DeleteFunc(append(surplus, b.others...), func(vf *VF) bool { return paired[vf] })
 	for _, vf := range byRail(surplus) {
-		i := aloneVF(vf, rankVF)
+		i := vfAlone(vf, rankVF)
 		if b.inUse[vf.ID] && b.options.Bound[i.Name] == "" {
 			continue // a claim holds the VF through another device, which no counter separates from this device
 		}
@@ -189,8 +189,8 @@ func (b *builder) addSurplus() {
 	}
 }
 
-// names lists the first of many names.
-func names(list []string) string {
+// joinNames lists the first of many names.
+func joinNames(list []string) string {
 	const most = 8
 	if len(list) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
@@ -198,8 +198,8 @@ func names(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// each calls do for every device.
-func each(units [][]item, do func(*item)) {
+// eachItem calls do for every device.
+func eachItem(units [][]item, do func(*item)) {
 	for _, unit := range units {
 		for i := range unit {
 			do(&unit[i])
@@ -207,13 +207,13 @@ func each(units [][]item, do func(*item)) {
 	}
 }
 
-// bound contains the VFs that claims hold together with GPUs, by the GPU's ID.
-func (b *builder) bound() map[string]*VF {
+// boundVFs contains the VFs that claims hold together with GPUs, by the GPU's ID.
+func (b *builder) boundVFs() map[string]*VF {
 	bound := map[string]*VF{}
 	for i := range b.machine.GPUs {
 		gpu := &b.machine.GPUs[i]
 		for name, id := range b.options.Bound {
-			if vf := b.vfs[id]; vf != nil && (name == alone(gpu, 0).Name || isPair(name, gpu, vf)) {
+			if vf := b.vfs[id]; vf != nil && (name == gpuAlone(gpu, 0).Name || isPair(name, gpu, vf)) {
 				bound[gpu.ID] = vf
 			}
 		}
@@ -223,11 +223,11 @@ func (b *builder) bound() map[string]*VF {
 
 // isPair reports whether a device is the pair of a GPU and a VF, under any of its possible names.
 func isPair(name string, gpu *GPU, vf *VF) bool {
-	return slices.ContainsFunc(pairs(gpu, vf), func(i item) bool { return i.Name == name })
+	return slices.ContainsFunc(pairItems(gpu, vf), func(i item) bool { return i.Name == name })
 }
 
-// pairs returns the possible devices of a GPU and a VF.
-func pairs(gpu *GPU, vf *VF) []item {
+// pairItems returns the possible devices of a GPU and a VF.
+func pairItems(gpu *GPU, vf *VF) []item {
 	return []item{reservedPair(gpu, vf), namedPair(gpu, vf), gpuWithVF(gpu, vf)}
 }
 
@@ -235,7 +235,7 @@ func pairs(gpu *GPU, vf *VF) []item {
 // their consumption. They cannot be allocated while devices that share with them are allocated.
 func (b *builder) addBound() {
 	published := map[string]bool{}
-	each(b.units, func(i *item) { published[i.Name] = true })
+	eachItem(b.units, func(i *item) { published[i.Name] = true })
 	for _, name := range slices.Sorted(maps.Keys(b.options.Bound)) {
 		if published[name] {
 			continue
@@ -250,7 +250,7 @@ func (b *builder) addBound() {
 // and VF.
 func deviceNamed(machine Machine, name string, has *VF) (item, bool) {
 	for i := range machine.VFs {
-		if vf := aloneVF(&machine.VFs[i], rankVF); vf.Name == name {
+		if vf := vfAlone(&machine.VFs[i], rankVF); vf.Name == name {
 			return vf, true
 		}
 	}
@@ -258,7 +258,7 @@ func deviceNamed(machine Machine, name string, has *VF) (item, bool) {
 		if has == nil {
 			continue
 		}
-		for _, p := range pairs(&machine.GPUs[i], has) {
+		for _, p := range pairItems(&machine.GPUs[i], has) {
 			if p.Name == name {
 				return p, true
 			}
@@ -272,7 +272,7 @@ func deviceNamed(machine Machine, name string, has *VF) (item, bool) {
 func SingleVFs(machine Machine) map[string]Device {
 	single := make(map[string]Device, len(machine.VFs))
 	for i := range machine.VFs {
-		d := aloneVF(&machine.VFs[i], rankVF).Device
+		d := vfAlone(&machine.VFs[i], rankVF).Device
 		single[d.Name] = d
 	}
 	return single
@@ -284,7 +284,7 @@ type claimed struct {
 	devices, counters map[string]bool
 }
 
-func (b *builder) claimed(c *counters) claimed {
+func (b *builder) claimedParts(c *counters) claimed {
 	names := map[string]bool{}
 	for name := range b.options.Bound {
 		names[name] = true
@@ -293,11 +293,11 @@ func (b *builder) claimed(c *counters) claimed {
 		names[name] = true
 	}
 	taken := claimed{map[string]bool{}, map[string]bool{}}
-	each(b.units, func(i *item) {
-		isPublished := b.options.Taints || len(taints(i, "")) == 0
+	eachItem(b.units, func(i *item) {
+		isPublished := b.options.Taints || len(listTaints(i, "")) == 0
 		if isPublished && names[i.Name] {
 			taken.devices[i.Name] = true
-			for _, counter := range c.of(i) {
+			for _, counter := range c.countersOf(i) {
 				taken.counters[counter] = true
 			}
 		}
@@ -309,7 +309,7 @@ func (b *builder) claimed(c *counters) claimed {
 // claim's device is not published, or now has other parts. It returns "" for all other devices.
 func (b *builder) inUseBy(i *item, c *counters, taken claimed) string {
 	isTaken := func(counter string) bool { return taken.counters[counter] }
-	if taken.devices[i.Name] || slices.ContainsFunc(c.of(i), isTaken) {
+	if taken.devices[i.Name] || slices.ContainsFunc(c.countersOf(i), isTaken) {
 		return ""
 	}
 	for _, id := range slices.Concat(i.GPUs, i.VFs) {

@@ -13,7 +13,7 @@ func TestCut(t *testing.T) {
 		"a unit that does not fit":      {make([]item, 1), make([]item, maxDevices), make([]item, maxDevices)},
 	} {
 		total := 0
-		slices := cut(units)
+		slices := cutSlices(units)
 		for _, items := range slices {
 			total += len(items)
 			if len(items) > maxDevices {

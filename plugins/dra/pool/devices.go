@@ -18,8 +18,8 @@ func (b *builder) addSharing() {
 	b.addAlone()
 	chosen := b.choosePairs()
 	for _, g := range b.groups {
-		if g.strict() {
-			for _, card := range cards(g.gpus) {
+		if g.isStrict() {
+			for _, card := range groupByCard(g.gpus) {
 				b.addUnit(strictUnit(g, card)...)
 			}
 		} else if len(g.vfs) > 0 {
@@ -34,13 +34,13 @@ func (b *builder) addAlone() {
 		if len(g.vfs) > 0 {
 			continue
 		}
-		for _, card := range cards(g.gpus) {
+		for _, card := range groupByCard(g.gpus) {
 			var unit []item
 			if isPartitioned(card) {
 				unit = append(unit, newItem(TypeBundle, addressName(card[0].Card), rankBundle, card, nil))
 			}
 			for _, gpu := range card {
-				unit = append(unit, alone(gpu, rankGPU))
+				unit = append(unit, gpuAlone(gpu, rankGPU))
 			}
 			b.addUnit(unit...)
 		}
@@ -55,11 +55,11 @@ func strictUnit(g *group, card []*GPU) (unit []item) {
 		vf := g.partner[gpu]
 		if vf == nil {
 			without = append(without, gpu)
-			unit = append(unit, alone(gpu, rankGPU))
+			unit = append(unit, gpuAlone(gpu, rankGPU))
 			continue
 		}
 		with, vfs = append(with, gpu), append(vfs, vf)
-		unit = append(unit, reservedPair(gpu, vf), alone(gpu, rankPairedGPU))
+		unit = append(unit, reservedPair(gpu, vf), gpuAlone(gpu, rankPairedGPU))
 	}
 	if isPartitioned(card) {
 		all := slices.Concat(with, without)
@@ -72,19 +72,19 @@ func strictUnit(g *group, card []*GPU) (unit []item) {
 // own if possible. A GPU is published alone while a claim holds it alone, or another claim holds its VF.
 func (b *builder) addSingle() {
 	var paired, others [][]item
-	bound := b.bound()
+	bound := b.boundVFs()
 	for _, g := range b.groups {
-		b.spread(g, bound)
+		b.spreadVFs(g, bound)
 		first := firstOfEach(g, bound)
 		for _, gpu := range g.gpus {
 			vf := g.partner[gpu]
 			if vf == nil || first[vf] != gpu {
-				others = append(others, []item{alone(gpu, rankGPU)})
+				others = append(others, []item{gpuAlone(gpu, rankGPU)})
 				continue
 			}
-			if b.options.InUse[gpu.ID] == alone(gpu, rankGPU).Name || b.isOfOthers(vf, bound[gpu.ID]) {
+			if b.options.InUse[gpu.ID] == gpuAlone(gpu, rankGPU).Name || b.isOfOthers(vf, bound[gpu.ID]) {
 				g.reserved = append(g.reserved, vf) // for the time afterwards
-				others = append(others, []item{alone(gpu, rankGPU)})
+				others = append(others, []item{gpuAlone(gpu, rankGPU)})
 				continue
 			}
 			paired = append(paired, []item{gpuWithVF(gpu, vf)})
@@ -93,9 +93,9 @@ func (b *builder) addSingle() {
 	b.units = append(b.units, slices.Concat(others, paired)...)
 }
 
-// spread gives the free VFs that are no GPU's partner to GPUs whose partner another GPU holds, for example
+// spreadVFs gives the free VFs that are no GPU's partner to GPUs whose partner another GPU holds, for example
 // since the cluster had counters. The other GPUs keep their partners, and so the names of their devices.
-func (b *builder) spread(g *group, bound map[string]*VF) {
+func (b *builder) spreadVFs(g *group, bound map[string]*VF) {
 	partners, holders := map[*VF]bool{}, map[*VF]bool{}
 	for gpu, vf := range g.partner {
 		partners[vf] = true
@@ -109,7 +109,7 @@ func (b *builder) spread(g *group, bound map[string]*VF) {
 		return partners[vf] || b.unfit[vf.ID] || b.isOfOthers(vf, nil)
 	})
 	n := min(len(gpus), len(vfs))
-	g.take(g.pairs(gpus[:n], vfs, n, b.machine.Links))
+	g.takePairs(g.pairNearest(gpus[:n], vfs, n, b.machine.Links))
 }
 
 // isOfOthers reports whether a claim holds a VF, and not together with the GPU with the bound VF.
@@ -143,7 +143,7 @@ func addressName(a topology.Address) string {
 func gpuName(g *GPU) string {
 	name := addressName(g.Card)
 	if !g.Whole() {
-		name += "-p" + part(g)
+		name += "-p" + partName(g)
 	}
 	return name
 }
@@ -152,8 +152,8 @@ func gpuName(g *GPU) string {
 func gpuCounter(g *GPU) string { return string(TypeGPU) + "-" + gpuName(g) }
 func vfCounter(v *VF) string   { return string(TypeVF) + "-" + vfName(v) }
 
-// part returns the name of a partition within its card; the card's own function is the first partition.
-func part(g *GPU) string {
+// partName returns the name of a partition within its card; the card's own function is the first partition.
+func partName(g *GPU) string {
 	if g.Part == "" {
 		return "0"
 	}
@@ -169,9 +169,9 @@ func vfName(v *VF) string {
 	return name
 }
 
-// label converts a text to a label value: at most 63 letters, digits, "-", "_" and ".", with an alphanumeric
-// first and last character.
-func label(text string) string {
+// labelValue converts a text to a label value: at most 63 letters, digits, "-", "_" and ".", with an
+// alphanumeric first and last character.
+func labelValue(text string) string {
 	const most = 63
 	var out strings.Builder
 	for _, r := range text {
@@ -228,22 +228,22 @@ const (
 // attributes collects the published attributes of a device. Unknown values are absent.
 type attributes map[resourceapi.QualifiedName]resourceapi.DeviceAttribute
 
-// text adds a string. It omits a string that is too long, because such a value is wrong.
-func (a attributes) text(name resourceapi.QualifiedName, value string) {
+// addText adds a string. It omits a string that is too long, because such a value is wrong.
+func (a attributes) addText(name resourceapi.QualifiedName, value string) {
 	if value != "" && len(value) <= resourceapi.DeviceAttributeMaxValueLength {
 		a[name] = resourceapi.DeviceAttribute{StringValue: &value}
 	}
 }
 
-func (a attributes) number(name resourceapi.QualifiedName, value int) {
+func (a attributes) addNumber(name resourceapi.QualifiedName, value int) {
 	n := int64(value)
 	a[name] = resourceapi.DeviceAttribute{IntValue: &n}
 }
 
-// attributes returns the attributes of a device.
-func (b *builder) attributes(i *item) attributes {
+// listAttributes returns the attributes of a device.
+func (b *builder) listAttributes(i *item) attributes {
 	a := attributes{}
-	a.text(AttributeType, string(i.Type))
+	a.addText(AttributeType, string(i.Type))
 	var vf *VF
 	if len(i.vfs) > 0 {
 		vf = i.vfs[0]
@@ -254,12 +254,12 @@ func (b *builder) attributes(i *item) attributes {
 		b.addPlace(a, gpu.Card)
 		b.addGPU(a, i)
 		if vf != nil && i.Type != TypeBundle {
-			a.text(attributeDistance, b.machine.Tree.Distance(gpu.Card, vf.Address).Level.String())
-			a.text(attributeVFResource, vf.Pool)
+			a.addText(attributeDistance, b.machine.Tree.Distance(gpu.Card, vf.Address).Level.String())
+			a.addText(attributeVFResource, vf.Pool)
 		}
 	case vf != nil:
 		b.addPlace(a, vf.Address)
-		a.text(AttributeResource, vf.Pool)
+		a.addText(AttributeResource, vf.Pool)
 	}
 	if bound := b.vfs[b.options.Bound[i.Name]]; bound != nil && vf != nil {
 		vf = bound
@@ -268,12 +268,12 @@ func (b *builder) attributes(i *item) attributes {
 		addVF(a, vf)
 	}
 	b.addMultus(a, i, vf)
-	a.text(AttributeDegraded, label(degraded(i)))
+	a.addText(AttributeDegraded, labelValue(degradedReason(i)))
 	return a
 }
 
-// degraded returns the reason for the first degraded part of a device; "" if no part is degraded.
-func degraded(i *item) string {
+// degradedReason returns the reason for the first degraded part of a device; "" if no part is degraded.
+func degradedReason(i *item) string {
 	for _, gpu := range i.gpus {
 		if gpu.Degraded {
 			return gpu.Reason
@@ -289,7 +289,7 @@ func degraded(i *item) string {
 
 // addPlace adds the location of a function.
 func (b *builder) addPlace(a attributes, address topology.Address) {
-	a.text(attributePCIBusID, address.String())
+	a.addText(attributePCIBusID, address.String())
 	tree := b.machine.Tree
 	place, ok := tree.Place(address)
 	if !ok {
@@ -299,43 +299,44 @@ func (b *builder) addPlace(a attributes, address topology.Address) {
 	if pf, ok := tree.Device(function.Function()); ok {
 		function = pf
 	}
-	a.text(attributePCIeRoot, function.RootComplex()) // not that of a DMA function: other drivers publish it too
+	// not the root of a DMA function: other drivers publish the attribute too
+	a.addText(attributePCIeRoot, function.RootComplex())
 	if node, known := place.NUMA.Number(); known {
-		a.number(AttributeNUMANode, node)
+		a.addNumber(AttributeNUMANode, node)
 	}
 	// The host bridge is not a switch: devices that share only the host bridge have no common value.
 	if name := tree.Switch(address); topology.IsSwitch(name) {
-		a.text(AttributeSwitch, name)
+		a.addText(AttributeSwitch, name)
 	}
 }
 
 func (b *builder) addGPU(a attributes, i *item) {
 	gpu := i.gpus[0]
-	a.text(AttributeGPU, gpu.Card.String())
-	a.text(attributeVendor, gpu.Vendor)
-	a.text(attributeModel, gpu.Model)
-	a.text(AttributeResource, gpu.Resource)
-	a.text(AttributeHive, gpu.Hive)
+	a.addText(AttributeGPU, gpu.Card.String())
+	a.addText(attributeVendor, gpu.Vendor)
+	a.addText(attributeModel, gpu.Model)
+	a.addText(AttributeResource, gpu.Resource)
+	a.addText(AttributeHive, gpu.Hive)
 	for _, link := range b.machine.Links {
 		if link.A == gpu.Card || link.B == gpu.Card {
-			a.text(attributeLink, string(link.Type))
+			a.addText(attributeLink, string(link.Type))
 			break
 		}
 	}
 	if gpu.Whole() {
 		return
 	}
-	a.number(attributePartitions, gpu.Parts)
+	a.addNumber(attributePartitions, gpu.Parts)
 	if i.Type != TypeBundle {
-		a.text(AttributePartition, part(gpu))
+		a.addText(AttributePartition, partName(gpu))
 	}
 }
 
 func addVF(a attributes, vf *VF) {
-	a.text(AttributeVF, vf.ID)
-	a.text(attributePF, vf.Function().String())
-	a.text(attributeRDMA, vf.RDMA)
-	a.number(attributeVFIndex, vf.Index)
+	a.addText(AttributeVF, vf.ID)
+	a.addText(attributePF, vf.Function().String())
+	a.addText(attributeRDMA, vf.RDMA)
+	a.addNumber(attributeVFIndex, vf.Index)
 }
 
 // addMultus adds the attributes for Multus. For a bundle it can name only one VF.
@@ -355,12 +356,12 @@ func (b *builder) addMultus(a attributes, i *item, vf *VF) {
 			name = PairResource
 		}
 	}
-	a.text(AttributeMultusResource, name)
-	a.text(AttributeMultusID, id)
+	a.addText(AttributeMultusResource, name)
+	a.addText(AttributeMultusID, id)
 }
 
-// capacity returns the memory of a device that has all partitions of its card.
-func capacity(i *item) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity {
+// memoryOf returns the memory of a device that has all partitions of its card.
+func memoryOf(i *item) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity {
 	if len(i.gpus) == 0 || i.gpus[0].VRAM == 0 || i.Type != TypeBundle && !i.gpus[0].Whole() {
 		return nil
 	}
@@ -375,9 +376,9 @@ const (
 	TaintInUse        = Driver + "/in-use"        // a claim holds it through the device in the value
 )
 
-// taints returns the reasons why a device cannot be allocated now; inUse is the device through which a claim
-// holds it, "" for none.
-func taints(i *item, inUse string) (taints []resourceapi.DeviceTaint) {
+// listTaints returns the reasons why a device cannot be allocated now; inUse is the device through which a
+// claim holds it, "" for none.
+func listTaints(i *item, inUse string) (taints []resourceapi.DeviceTaint) {
 	unhealthy, held := "", ""
 	for _, gpu := range i.gpus {
 		if !gpu.Healthy && unhealthy == "" {
@@ -400,7 +401,7 @@ func taints(i *item, inUse string) (taints []resourceapi.DeviceTaint) {
 	} {
 		if taint.value != "" {
 			taints = append(taints, resourceapi.DeviceTaint{
-				Key: taint.key, Value: label(taint.value), Effect: resourceapi.DeviceTaintEffectNoSchedule,
+				Key: taint.key, Value: labelValue(taint.value), Effect: resourceapi.DeviceTaintEffectNoSchedule,
 			})
 		}
 	}

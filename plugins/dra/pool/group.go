@@ -24,18 +24,18 @@ type group struct {
 	reserved []*VF
 }
 
-// strict reports whether every GPU can have a VF of its own and some VFs remain.
-func (g *group) strict() bool { return len(g.vfs) > len(g.gpus) }
+// isStrict reports whether every GPU can have a VF of its own and some VFs remain.
+func (g *group) isStrict() bool { return len(g.vfs) > len(g.gpus) }
 
-// same reports whether a GPU and a VF form a pair.
-func (g *group) same(gpu *GPU, vf *VF) bool {
+// canPair reports whether a GPU and a VF form a pair.
+func (g *group) canPair(gpu *GPU, vf *VF) bool {
 	return g.tree.Distance(gpu.Card, vf.Address).Level.Direct()
 }
 
-// groups assigns GPUs and VFs to their switches, in the order in which GPUs are published: by NUMA node, by
-// hive, by switch. It also returns the VFs that cannot be paired with a GPU; on a node with RDMA these
+// newGroups assigns GPUs and VFs to their switches, in the order in which GPUs are published: by NUMA node,
+// by hive, by switch. It also returns the VFs that cannot be paired with a GPU; on a node with RDMA these
 // include VFs without RDMA.
-func groups(machine *Machine, vfs []*VF) (found []*group, others []*VF) {
+func newGroups(machine *Machine, vfs []*VF) (found []*group, others []*VF) {
 	bySwitch := map[string]*group{}
 	for i := range machine.GPUs {
 		gpu := &machine.GPUs[i]
@@ -53,7 +53,7 @@ func groups(machine *Machine, vfs []*VF) (found []*group, others []*VF) {
 		if rdma && vf.RDMA == "" {
 			g = nil // for a storage network or similar
 		}
-		if g != nil && slices.ContainsFunc(g.gpus, func(gpu *GPU) bool { return g.same(gpu, vf) }) {
+		if g != nil && slices.ContainsFunc(g.gpus, func(gpu *GPU) bool { return g.canPair(gpu, vf) }) {
 			g.vfs = append(g.vfs, vf)
 		} else {
 			others = append(others, vf)
@@ -81,33 +81,33 @@ func numaOrder(tree *topology.Tree, a topology.Address) int {
 	return math.MaxInt
 }
 
-// match assigns a partner to every GPU; bound contains the VFs of claims. If there are enough VFs each GPU
-// gets its own: bound VFs stay, a free GPU gets a free and usable VF, and for a GPU that is not free a
-// reserved VF is kept.
-func (g *group) match(
+// matchPartners assigns a partner to every GPU; bound contains the VFs of claims. If there are enough VFs
+// each GPU gets its own: bound VFs stay, a free GPU gets a free and usable VF, and for a GPU that is not free
+// a reserved VF is kept.
+func (g *group) matchPartners(
 	links []topology.Link, bound map[string]*VF, inUse, unfit map[string]bool,
 ) {
 	g.partner = map[*GPU]*VF{}
 	isUsable := func(vf *VF) bool { return !unfit[vf.ID] }
-	if !g.strict() {
+	if !g.isStrict() {
 		vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *VF) bool { return !isUsable(vf) })
 		if len(vfs) == 0 {
 			vfs = g.vfs
 		}
-		g.take(g.pairs(g.gpus, vfs, len(vfs), links))
+		g.takePairs(g.pairNearest(g.gpus, vfs, len(vfs), links))
 	}
 	taken := map[*VF]bool{}
 	for _, gpu := range g.gpus {
 		vf := bound[gpu.ID]
-		if slices.Contains(g.vfs, vf) && g.same(gpu, vf) && !taken[vf] {
+		if slices.Contains(g.vfs, vf) && g.canPair(gpu, vf) && !taken[vf] {
 			g.partner[gpu], taken[vf] = vf, true
 		}
 	}
-	if !g.strict() {
+	if !g.isStrict() {
 		return
 	}
-	own := g.pairs(g.gpus, g.vfs, len(g.gpus), links)
-	g.reserve(own, isUsable)
+	own := g.pairNearest(g.gpus, g.vfs, len(g.gpus), links)
+	g.reserveVFs(own, isUsable)
 	isFree := func(vf *VF) bool { return isUsable(vf) && !inUse[vf.ID] }
 	isReserved := func(vf *VF) bool { return isFree(vf) && slices.Contains(g.reserved, vf) }
 	for _, p := range own {
@@ -129,20 +129,20 @@ func (g *group) match(
 			return taken[vf] || !step.can(vf)
 		})
 		n := min(len(gpus), len(vfs))
-		pairs := g.pairs(gpus[:n], vfs, n, links)
-		g.take(pairs)
+		pairs := g.pairNearest(gpus[:n], vfs, n, links)
+		g.takePairs(pairs)
 		for _, p := range pairs {
 			taken[p.vf] = true
 		}
 	}
 }
 
-// reserve selects the VFs that are kept for the GPUs, as many as can be paired: the VFs of their own pairs,
-// and others in place of VFs that device plugins hold, or that were unhealthy from the start. Holders without
-// a claim can only disappear, so a VF that was not reserved before becomes reserved only if it was not
-// usable. A VF that was published alone, which a claim may have been allocated meanwhile, therefore never
+// reserveVFs selects the VFs that are kept for the GPUs, as many as can be paired: the VFs of their own
+// pairs, and others in place of VFs that device plugins hold, or that were unhealthy from the start. Holders
+// without a claim can only disappear, so a VF that was not reserved before becomes reserved only if it was
+// not usable. A VF that was published alone, which a claim may have been allocated meanwhile, therefore never
 // becomes part of a pair.
-func (g *group) reserve(own []pair, isUsable func(*VF) bool) {
+func (g *group) reserveVFs(own []pair, isUsable func(*VF) bool) {
 	for _, p := range own {
 		if isUsable(p.vf) {
 			g.reserved = append(g.reserved, p.vf)
@@ -158,7 +158,7 @@ func (g *group) reserve(own []pair, isUsable func(*VF) bool) {
 	}
 }
 
-func (g *group) take(pairs []pair) {
+func (g *group) takePairs(pairs []pair) {
 	for _, p := range pairs {
 		g.partner[p.gpu] = p.vf
 	}
@@ -170,9 +170,9 @@ type pair struct {
 	vf  *VF
 }
 
-// pairs pairs all given GPUs with the given number of VFs, as placement does: the nearest VFs, over all PFs,
-// of one index. The devices of the smaller half serve equal shares of the larger half.
-func (g *group) pairs(gpus []*GPU, vfs []*VF, count int, links []topology.Link) []pair {
+// pairNearest pairs all given GPUs with the given number of VFs, as placement does: the nearest VFs, over all
+// PFs, of one index. The devices of the smaller half serve equal shares of the larger half.
+func (g *group) pairNearest(gpus []*GPU, vfs []*VF, count int, links []topology.Link) []pair {
 	if len(gpus) == 0 || count == 0 {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (g *group) pairs(gpus []*GPU, vfs []*VF, count int, links []topology.Link) 
 	}
 	found := make([]pair, 0, len(choice.Pairs))
 	for _, p := range choice.Pairs {
-		if gpu, vf := gpuByID[p.GPU.ID], vfByID[p.VF.ID]; g.same(gpu, vf) {
+		if gpu, vf := gpuByID[p.GPU.ID], vfByID[p.VF.ID]; g.canPair(gpu, vf) {
 			found = append(found, pair{gpu, vf})
 		}
 	}
@@ -208,8 +208,8 @@ func byRail(vfs []*VF) []*VF {
 	})
 }
 
-// cards groups GPUs by card, in their order.
-func cards(gpus []*GPU) (sorted [][]*GPU) {
+// groupByCard groups GPUs by card, in their order.
+func groupByCard(gpus []*GPU) (sorted [][]*GPU) {
 	place := map[topology.Address]int{}
 	for _, gpu := range gpus {
 		i, ok := place[gpu.Card]
@@ -236,35 +236,36 @@ func (b *builder) choosePairs() map[*group][]pair {
 	var lenient []*group
 	sets, share := 1, 0
 	for _, g := range b.groups {
-		if g.strict() || len(g.vfs) == 0 {
+		if g.isStrict() || len(g.vfs) == 0 {
 			continue
 		}
 		lenient = append(lenient, g)
-		sets = min(sets*matchings(len(g.gpus), len(g.vfs)), subsets+1)
+		sets = min(sets*countMatchings(len(g.gpus), len(g.vfs)), subsets+1)
 		share = max(share, (len(g.gpus)+len(g.vfs)-1)/len(g.vfs))
 	}
 	all := sets <= subsets
-	for ; share > 1 && !all && setsOf(lenient, share) > subsets; share-- {
+	for ; share > 1 && !all && countSets(lenient, share) > subsets; share-- {
 	}
 	chosen := map[*group][]pair{}
 	for _, g := range lenient {
-		chosen[g] = g.partners(share)
+		chosen[g] = g.partnerPairs(share)
 		if all {
-			chosen[g] = append(chosen[g], g.rest()...)
+			chosen[g] = append(chosen[g], g.otherPairs()...)
 			continue
 		}
 		const some = "switch %s: %d pairs of %d GPUs and %d VFs are published: with all %d the scheduler could " +
 			"not tell in time that there are not enough"
 		gpus, vfs := len(g.gpus), len(g.vfs)
 		if len(chosen[g]) < gpus*vfs {
-			b.note(some, g.gpus[0].Switch, len(chosen[g]), gpus, vfs, gpus*vfs)
+			b.addNote(some, g.gpus[0].Switch, len(chosen[g]), gpus, vfs, gpus*vfs)
 		}
 	}
 	return chosen
 }
 
-// matchings counts the sets of pairs of GPUs and VFs with each device in at most one pair, up to the limit.
-func matchings(gpus, vfs int) int {
+// countMatchings counts the sets of pairs of GPUs and VFs with each device in at most one pair, up to the
+// limit.
+func countMatchings(gpus, vfs int) int {
 	total, sets := 1, 1
 	for k := range min(gpus, vfs) {
 		sets = sets * (gpus - k) * (vfs - k) / (k + 1)
@@ -276,13 +277,13 @@ func matchings(gpus, vfs int) int {
 	return total
 }
 
-// setsOf counts the sets of pairs in which every VF is paired with at most the given number of its partners,
-// up to the limit.
-func setsOf(groups []*group, share int) int {
+// countSets counts the sets of pairs in which every VF is paired with at most the given number of its
+// partners, up to the limit.
+func countSets(groups []*group, share int) int {
 	sets := 1
 	for _, g := range groups {
 		perVF := map[*VF]int{}
-		for _, p := range g.partners(share) {
+		for _, p := range g.partnerPairs(share) {
 			perVF[p.vf]++
 		}
 		for _, n := range perVF {
@@ -292,8 +293,8 @@ func setsOf(groups []*group, share int) int {
 	return sets
 }
 
-// partners returns the pairs of partners, with at most the given number for each VF.
-func (g *group) partners(share int) (pairs []pair) {
+// partnerPairs returns the pairs of partners, with at most the given number for each VF.
+func (g *group) partnerPairs(share int) (pairs []pair) {
 	perVF := map[*VF]int{}
 	for _, gpu := range g.gpus {
 		if vf := g.partner[gpu]; vf != nil && perVF[vf] < share {
@@ -304,11 +305,11 @@ func (g *group) partners(share int) (pairs []pair) {
 	return pairs
 }
 
-// rest returns the pairs that are not partners.
-func (g *group) rest() (pairs []pair) {
+// otherPairs returns the pairs that are not partners.
+func (g *group) otherPairs() (pairs []pair) {
 	for _, gpu := range g.gpus {
 		for _, vf := range g.vfs {
-			if vf != g.partner[gpu] && g.same(gpu, vf) {
+			if vf != g.partner[gpu] && g.canPair(gpu, vf) {
 				pairs = append(pairs, pair{gpu, vf})
 			}
 		}
@@ -318,7 +319,7 @@ func (g *group) rest() (pairs []pair) {
 
 // lenientUnit returns the devices of a switch with too few VFs to reserve them.
 func lenientUnit(g *group, pairs []pair, links []topology.Link) (unit []item) {
-	for _, card := range cards(g.gpus) {
+	for _, card := range groupByCard(g.gpus) {
 		if isPartitioned(card) {
 			unit = append(unit,
 				newItem(TypeBundle, addressName(card[0].Card), rankBundle, card, shareOf(g, card, links)))
@@ -329,7 +330,7 @@ func lenientUnit(g *group, pairs []pair, links []topology.Link) (unit []item) {
 	}
 	unit = append(unit, leftoverFirst(g.gpus, pairs)...)
 	for _, vf := range byRail(g.vfs) {
-		unit = append(unit, aloneVF(vf, rankPairedVF))
+		unit = append(unit, vfAlone(vf, rankPairedVF))
 	}
 	return unit
 }
@@ -343,15 +344,15 @@ func leftoverFirst(gpus []*GPU, pairs []pair) (unit []item) {
 			first[p.gpu], served[p.vf] = true, true
 		}
 	}
-	for _, card := range cards(gpus) {
+	for _, card := range groupByCard(gpus) {
 		for _, leftover := range []bool{true, false} {
 			for _, gpu := range card {
 				switch {
 				case first[gpu] == leftover:
 				case leftover && !isPartitioned(card):
-					unit = append(unit, alone(gpu, rankGPU))
+					unit = append(unit, gpuAlone(gpu, rankGPU))
 				default:
-					unit = append(unit, alone(gpu, rankPairedGPU))
+					unit = append(unit, gpuAlone(gpu, rankPairedGPU))
 				}
 			}
 		}
@@ -362,11 +363,11 @@ func leftoverFirst(gpus []*GPU, pairs []pair) (unit []item) {
 // shareOf returns the VFs of a card if cards share the VFs of their switch: no VF is in two shares.
 func shareOf(g *group, card []*GPU, links []topology.Link) (vfs []*VF) {
 	var firsts []*GPU
-	for _, c := range cards(g.gpus) {
+	for _, c := range groupByCard(g.gpus) {
 		firsts = append(firsts, c[0])
 	}
 	owner := map[*VF]*GPU{}
-	for _, p := range g.pairs(firsts, g.vfs, len(g.vfs), links) {
+	for _, p := range g.pairNearest(firsts, g.vfs, len(g.vfs), links) {
 		if owner[p.vf] == nil {
 			owner[p.vf] = p.gpu
 		}

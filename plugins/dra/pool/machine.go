@@ -93,7 +93,7 @@ type machineBuilder struct {
 	notes []string
 }
 
-func (b *machineBuilder) note(sentence string) { b.notes = append(b.notes, sentence) }
+func (b *machineBuilder) addNote(sentence string) { b.notes = append(b.notes, sentence) }
 
 // Failure returns why no container can use the GPU, for people; "" for a healthy one.
 func (g GPU) Failure() string {
@@ -104,7 +104,7 @@ func (g GPU) Failure() string {
 }
 
 // Unusable returns why no claim can get the GPU, for people; "" if claims can.
-func (g GPU) Unusable() string { return unusable(g.Failure(), "GPU "+g.ID, g.Held) }
+func (g GPU) Unusable() string { return whyUnusable(g.Failure(), "GPU "+g.ID, g.Held) }
 
 // Failure returns why no container can use the VF, for people; "" for a healthy one.
 func (v VF) Failure() string {
@@ -115,7 +115,7 @@ func (v VF) Failure() string {
 }
 
 // Unusable returns why no claim can get the VF, for people; "" if claims can.
-func (v VF) Unusable() string { return unusable(v.Failure(), "VF "+v.ID, v.Held) }
+func (v VF) Unusable() string { return whyUnusable(v.Failure(), "VF "+v.ID, v.Held) }
 
 // Failure returns why one of some GPUs and VFs, by ID, is unhealthy or gone; "" if all are healthy.
 func (m Machine) Failure(parts []string) (failure string) {
@@ -134,7 +134,7 @@ func (m Machine) Failure(parts []string) (failure string) {
 	return failure
 }
 
-func unusable(failure, what, held string) string {
+func whyUnusable(failure, what, held string) string {
 	if failure == "" && held != "" {
 		return what + " is in use by " + held
 	}
@@ -228,20 +228,20 @@ func newDevice(d *topology.Device) pools.Device {
 func (b *machineBuilder) addGPUs() {
 	seen := map[string]bool{}
 	parts := map[topology.Address]int{}
-	hives := hives(b.Links)
+	hives := findHives(b.Links)
 	for _, resource := range slices.Sorted(maps.Keys(b.GPUs)) {
 		for _, d := range b.GPUs[resource] {
 			id, replica := topology.CutReplica(d.ID)
 			if replica {
 				const once = "%s: its GPUs are handed out once each: a claim does not share a GPU by time"
-				b.note(fmt.Sprintf(once, resource))
+				b.addNote(fmt.Sprintf(once, resource))
 			}
 			if d.Gone || seen[id] {
 				continue
 			}
 			function, ok := b.Tree.Device(d.Card)
 			if !ok {
-				b.note(fmt.Sprintf("GPU %s is left out: sysfs has no PCI function %s", id, d.Card))
+				b.addNote(fmt.Sprintf("GPU %s is left out: sysfs has no PCI function %s", id, d.Card))
 				continue
 			}
 			seen[id] = true
@@ -265,8 +265,8 @@ func compareGPUs(a, b GPU) int {
 		cmp.Compare(a.ID, b.ID))
 }
 
-// hives returns for every card with links the lowest card that is reachable over links.
-func hives(links []topology.Link) map[topology.Address]string {
+// findHives returns for every card with links the lowest card that is reachable over links.
+func findHives(links []topology.Link) map[topology.Address]string {
 	lowest := map[topology.Address]topology.Address{}
 	root := func(a topology.Address) topology.Address {
 		for lowest[a] != a {
@@ -298,7 +298,7 @@ func (b *machineBuilder) addVFs() {
 	owner := map[string]string{} // pool by device ID
 	for _, pool := range b.Pools {
 		if pool.Resource != nil && pool.Resource.DeviceType == pools.Accelerator {
-			b.note(fmt.Sprintf("%s is left out: its accelerators are offered as GPUs", pool.Name))
+			b.addNote(fmt.Sprintf("%s is left out: its accelerators are offered as GPUs", pool.Name))
 			continue
 		}
 		for _, d := range pool.Devices {
@@ -311,25 +311,25 @@ func (b *machineBuilder) addVFs() {
 func (b *machineBuilder) addVF(pool string, d pools.Device, owner map[string]string) {
 	id, replica := topology.CutReplica(d.ID)
 	if replica {
-		b.note(fmt.Sprintf("%s: its HCAs are handed out once each: a claim does not share an HCA", pool))
+		b.addNote(fmt.Sprintf("%s: its HCAs are handed out once each: a claim does not share an HCA", pool))
 	}
 	if d.Missing() {
 		return
 	}
 	if first, known := owner[id]; known {
 		if first != pool {
-			b.note(fmt.Sprintf("%s: %s belongs to %s: a device has one resource", pool, id, first))
+			b.addNote(fmt.Sprintf("%s: %s belongs to %s: a device has one resource", pool, id, first))
 		}
 		return
 	}
 	owner[id] = pool
 	function, ok := b.Tree.Device(d.Address)
 	if !ok {
-		b.note(fmt.Sprintf("%s: %s is left out: sysfs has no PCI function %s", pool, id, d.Address))
+		b.addNote(fmt.Sprintf("%s: %s is left out: sysfs has no PCI function %s", pool, id, d.Address))
 		return
 	}
 	d.ID, d.HCA = id, ""
-	v := VF{Device: d, Pool: pool, Switch: b.Tree.Switch(d.Address), Index: b.index(function)}
+	v := VF{Device: d, Pool: pool, Switch: b.Tree.Switch(d.Address), Index: b.vfIndex(function)}
 	if d.Aux == "" && len(function.Netdevs) > 0 {
 		v.Netdev = function.Netdevs[0]
 	}
@@ -339,8 +339,8 @@ func (b *machineBuilder) addVF(pool string, d pools.Device, owner map[string]str
 	b.vfs = append(b.vfs, v)
 }
 
-// index returns the index of a VF among the VFs of its PF.
-func (b *machineBuilder) index(function *topology.Device) int {
+// vfIndex returns the index of a VF among the VFs of its PF.
+func (b *machineBuilder) vfIndex(function *topology.Device) int {
 	pf, ok := b.Tree.Device(function.PF)
 	if !function.IsVF() || !ok {
 		return 0

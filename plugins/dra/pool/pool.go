@@ -117,25 +117,25 @@ func Build(machine Machine, options Options) Pool {
 	if options.Counters {
 		b.addBound()
 	}
-	return b.pool()
+	return b.buildPool()
 }
 
-// pool returns the pool that was built.
-func (b *builder) pool() Pool {
+// buildPool returns the pool that was built.
+func (b *builder) buildPool() Pool {
 	p := Pool{Devices: map[string]Device{}}
 	c := &counters{}
 	if b.options.Counters {
-		c = share(b.units)
+		c = shareCounters(b.units)
 	}
-	for sets := range slices.Chunk(c.shared(), resourceapi.ResourceSliceMaxCounterSets) {
+	for sets := range slices.Chunk(c.sharedSets(), resourceapi.ResourceSliceMaxCounterSets) {
 		p.Slices = append(p.Slices, Slice{SharedCounters: sets})
 	}
-	taken := b.claimed(c)
+	taken := b.claimedParts(c)
 	var leftOut []string
-	for _, items := range cut(b.units) {
+	for _, items := range cutSlices(b.units) {
 		var s Slice
 		for i := range items {
-			d := b.device(&items[i], c, taken)
+			d := b.publishedDevice(&items[i], c, taken)
 			if len(d.Taints) > 0 && !b.options.Taints {
 				leftOut = append(leftOut, d.Name)
 				continue
@@ -148,22 +148,22 @@ func (b *builder) pool() Pool {
 		}
 	}
 	if len(leftOut) > 0 {
-		b.note("%s: left out until healthy and free: the cluster has no taints for devices", names(leftOut))
+		b.addNote("%s: left out until healthy and free: the cluster has no taints for devices", joinNames(leftOut))
 	}
 	p.Notes = b.notes
 	return p
 }
 
-// device returns a device in its published form.
-func (b *builder) device(i *item, c *counters, taken claimed) resourceapi.Device {
+// publishedDevice returns a device in its published form.
+func (b *builder) publishedDevice(i *item, c *counters, taken claimed) resourceapi.Device {
 	return resourceapi.Device{
-		Name: i.Name, Attributes: b.attributes(i), Capacity: capacity(i), ConsumesCounters: c.consumed(i),
-		Taints: taints(i, b.inUseBy(i, c, taken)),
+		Name: i.Name, Attributes: b.listAttributes(i), Capacity: memoryOf(i), ConsumesCounters: c.consumedBy(i),
+		Taints: listTaints(i, b.inUseBy(i, c, taken)),
 	}
 }
 
-// cut splits the devices into the fewest slices that keep related devices together.
-func cut(units [][]item) (all [][]item) {
+// cutSlices splits the devices into the fewest slices that keep related devices together.
+func cutSlices(units [][]item) (all [][]item) {
 	var last []item
 	for _, unit := range units {
 		if len(last) > 0 && len(last)+len(unit) > maxDevices {
@@ -179,7 +179,7 @@ func cut(units [][]item) (all [][]item) {
 	if len(last) > 0 {
 		all = append(all, last)
 	}
-	isDegraded := func(i item) int { return min(len(degraded(&i)), 1) }
+	isDegraded := func(i item) int { return min(len(degradedReason(&i)), 1) }
 	for _, items := range all { // the scheduler takes the first device that fits
 		slices.SortStableFunc(items, func(a, b item) int {
 			return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(isDegraded(a), isDegraded(b)))
@@ -217,11 +217,11 @@ type counters struct {
 	count map[string]int    // number of counters of a set
 }
 
-// share finds the parts that need a counter: GPUs in several devices, and VFs in several devices without a
-// common GPU.
-func share(units [][]item) *counters {
+// shareCounters finds the parts that need a counter: GPUs in several devices, and VFs in several devices
+// without a common GPU.
+func shareCounters(units [][]item) *counters {
 	devices, gpuOf, apart := map[string]int{}, map[string]string{}, map[string]bool{}
-	each(units, func(i *item) {
+	eachItem(units, func(i *item) {
 		for _, gpu := range i.gpus {
 			devices[gpuCounter(gpu)]++
 		}
@@ -239,7 +239,7 @@ func share(units [][]item) *counters {
 	})
 	c := &counters{set: map[string]string{}, count: map[string]int{}}
 	for _, bundles := range []bool{true, false} { // a bundle's counters must be in at most two sets
-		each(units, func(i *item) {
+		eachItem(units, func(i *item) {
 			if (i.Type == TypeBundle) != bundles {
 				return
 			}
@@ -254,15 +254,15 @@ func share(units [][]item) *counters {
 					vfs = append(vfs, name)
 				}
 			}
-			c.add("gpus", gpus)
-			c.add("vfs", vfs)
+			c.addSet("gpus", gpus)
+			c.addSet("vfs", vfs)
 		})
 	}
 	return c
 }
 
-// add assigns related counters to one set, or to a new set if the last set of the kind has no room.
-func (c *counters) add(kind string, names []string) {
+// addSet assigns related counters to one set, or to a new set if the last set of the kind has no room.
+func (c *counters) addSet(kind string, names []string) {
 	var added []string
 	for _, name := range names {
 		if c.set[name] == "" {
@@ -290,22 +290,22 @@ func (c *counters) add(kind string, names []string) {
 	}
 }
 
-// shared returns the counter sets.
-func (c *counters) shared() []resourceapi.CounterSet {
+// sharedSets returns the counter sets.
+func (c *counters) sharedSets() []resourceapi.CounterSet {
 	sets := make([]resourceapi.CounterSet, 0, len(c.sets))
 	for _, set := range c.sets {
 		sets = append(sets, resourceapi.CounterSet{Name: set, Counters: map[string]resourceapi.Counter{}})
 		for name, in := range c.set {
 			if in == set {
-				sets[len(sets)-1].Counters[name] = one()
+				sets[len(sets)-1].Counters[name] = newCounter()
 			}
 		}
 	}
 	return sets
 }
 
-// of returns the counters that a device consumes.
-func (c *counters) of(i *item) (names []string) {
+// countersOf returns the counters that a device consumes.
+func (c *counters) countersOf(i *item) (names []string) {
 	for _, gpu := range i.gpus {
 		names = append(names, gpuCounter(gpu))
 	}
@@ -315,15 +315,15 @@ func (c *counters) of(i *item) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return c.set[name] == "" })
 }
 
-// consumed returns the counter consumption of a device.
-func (c *counters) consumed(i *item) []resourceapi.DeviceCounterConsumption {
+// consumedBy returns the counter consumption of a device.
+func (c *counters) consumedBy(i *item) []resourceapi.DeviceCounterConsumption {
 	bySet := map[string]map[string]resourceapi.Counter{}
-	for _, name := range c.of(i) {
+	for _, name := range c.countersOf(i) {
 		set := c.set[name]
 		if bySet[set] == nil {
 			bySet[set] = map[string]resourceapi.Counter{}
 		}
-		bySet[set][name] = one()
+		bySet[set][name] = newCounter()
 	}
 	var consumed []resourceapi.DeviceCounterConsumption
 	for _, set := range c.sets {
@@ -334,4 +334,4 @@ func (c *counters) consumed(i *item) []resourceapi.DeviceCounterConsumption {
 	return consumed
 }
 
-func one() resourceapi.Counter { return resourceapi.Counter{Value: resource.MustParse("1")} }
+func newCounter() resourceapi.Counter { return resourceapi.Counter{Value: resource.MustParse("1")} }
