@@ -39,12 +39,12 @@ device plugin selects the VFs; without this file all VFs with RDMA are published
 func main() {
 	set := pflag.NewFlagSet("tandem-dra", pflag.ContinueOnError)
 	var o options
-	o.register(set)
+	o.registerFlags(set)
 	daemon.Main(set, &o.Flags, help, func(ctx context.Context, log *slog.Logger) error {
 		klog.SetSlogLogger(log)
 		o.given = set.Changed
 		return daemon.Restarting(ctx, log, func(ctx context.Context, restart func()) error {
-			return o.once(ctx, restart, log)
+			return o.serveOnce(ctx, restart, log)
 		})
 	})
 }
@@ -64,7 +64,7 @@ type options struct {
 	given func(flag string) bool // whether a flag is on the command line
 }
 
-func (o *options) register(set *pflag.FlagSet) {
+func (o *options) registerFlags(set *pflag.FlagSet) {
 	set.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"kubeconfig file for the API server (default the in-cluster configuration)")
 	set.StringVar(&o.podUID, "pod-uid", os.Getenv("POD_UID"),

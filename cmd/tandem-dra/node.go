@@ -31,10 +31,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
-// once serves with the current configuration. Without a GPU driver it serves VFs only, and calls restart once
-// a driver is available; with GPUs of another vendor than the vendor in --vendor it is not ready.
-func (o *options) once(ctx context.Context, restart func(), log *slog.Logger) error {
-	config, err := o.config(log)
+// serveOnce serves with the current configuration. Without a GPU driver it serves VFs only, and calls restart
+// once a driver is available; with GPUs of another vendor than the vendor in --vendor it is not ready.
+func (o *options) serveOnce(ctx context.Context, restart func(), log *slog.Logger) error {
+	config, err := o.driverConfig(log)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (o *options) once(ctx context.Context, restart func(), log *slog.Logger) er
 		defer leave()
 		config.GPUs = found
 	case gpu.IsNoDriver(err):
-		config.NoGPUs, otherVendor = o.unpublished(err)
+		config.NoGPUs, otherVendor = o.describeUnpublished(err)
 		log.Warn("no GPU driver; publishing no GPU until a driver is present",
 			"reason", cmp.Or(config.NoGPUs, err.Error()), "look_every", o.gpus.Recheck)
 		g.Go(func() error {
@@ -72,8 +72,8 @@ func (o *options) once(ctx context.Context, restart func(), log *slog.Logger) er
 	return g.Wait()
 }
 
-// config returns the configuration of the driver without its GPUs.
-func (o *options) config(log *slog.Logger) (dra.Config, error) {
+// driverConfig returns the configuration of the driver without its GPUs.
+func (o *options) driverConfig(log *slog.Logger) (dra.Config, error) {
 	config := dra.Config{
 		NodeName: o.NodeName, PodUID: o.podUID, KubeletDir: o.KubeletDir, RunDir: o.RunFolder(),
 		CDIDir: o.gpus.CDIRoot, Policy: o.Policy, VFsPerPF: o.vfsPerPF, PairsAsVFs: o.pairsAsVFs, Drain: o.drain,
@@ -97,7 +97,7 @@ func (o *options) config(log *slog.Logger) (dra.Config, error) {
 	if err != nil {
 		return config, err
 	}
-	if config.Client, err = client(o.kubeconfig); err != nil {
+	if config.Client, err = newClient(o.kubeconfig); err != nil {
 		return config, err
 	}
 	t := trees{sys, file}
@@ -106,7 +106,7 @@ func (o *options) config(log *slog.Logger) (dra.Config, error) {
 			return config, err
 		}
 	}
-	config.Tree = t.placed
+	config.Tree = t.readPlaced
 	config.Host = grants.Host{
 		Sys: sys, SRIOV: pools.SRIOVAt(o.SysfsRoot, sys), Dev: dev, DevinfoDir: o.vfs.DevinfoDir,
 	}
@@ -124,8 +124,8 @@ const (
 	burst     = 100
 )
 
-// client returns a client of the API server.
-func client(kubeconfig string) (kubernetes.Interface, error) {
+// newClient returns a client of the API server.
+func newClient(kubeconfig string) (kubernetes.Interface, error) {
 	config, err := intent.ServerConfig(nil)
 	if kubeconfig != "" {
 		if config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
@@ -153,12 +153,12 @@ type trees struct {
 	file *nccl.File // nil for none
 }
 
-// read returns the tree from sysfs.
-func (t trees) read() (*topology.Tree, error) { return topology.Read(t.sys) }
+// readTree returns the tree from sysfs.
+func (t trees) readTree() (*topology.Tree, error) { return topology.Read(t.sys) }
 
-// placed returns the tree with the devices at the places of the topology file, if any.
-func (t trees) placed() (*topology.Tree, error) {
-	tree, err := t.read()
+// readPlaced returns the tree with the devices at the places of the topology file, if any.
+func (t trees) readPlaced() (*topology.Tree, error) {
+	tree, err := t.readTree()
 	if err != nil || t.file == nil {
 		return tree, err
 	}
@@ -176,7 +176,7 @@ func (o *options) findVFs(t trees, log *slog.Logger) (*rdma.VFs, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.vfs.Find(o.Flags, t.sys, config, t.read, nil, log)
+	return o.vfs.Find(o.Flags, t.sys, config, t.readTree, nil, log)
 }
 
 // findGPUs finds the node's GPUs, or returns nil if the flags exclude GPUs or the driver only takes claims
@@ -188,9 +188,9 @@ func (o *options) findGPUs(log *slog.Logger) (found *gpu.GPUs, leave func(), err
 	return o.gpus.Find("tandem-dra", o.Flags, log)
 }
 
-// unpublished returns a sentence about GPUs of the machine that are not published for a reason; "" for none.
-// IsOther reports whether the GPUs are of another vendor than the vendor in --vendor.
-func (o *options) unpublished(reason error) (note string, isOther bool) {
+// describeUnpublished returns a sentence about GPUs of the machine that are not published for a reason; ""
+// for none. IsOther reports whether the GPUs are of another vendor than the vendor in --vendor.
+func (o *options) describeUnpublished(reason error) (note string, isOther bool) {
 	sys, err := o.Sysfs()
 	if err != nil {
 		return "", false

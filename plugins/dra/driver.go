@@ -91,7 +91,7 @@ type parts struct {
 	config     Config
 	complaints *complaints
 	preparer   *claims.Preparer
-	newest     *system.Newest[*view] // written only by the goroutine of follow, and by Run before
+	newest     *system.Newest[*view] // written only by the goroutine of followChanges, and by Run before
 }
 
 func newParts(config Config) parts {
@@ -141,29 +141,29 @@ func (d *Driver) Run(ctx context.Context) error {
 		}
 		defer leave()
 	}
-	found, err := d.viewer.begin(ctx)
+	found, err := d.viewer.buildFirst(ctx)
 	if err != nil {
 		return err
 	}
-	d.files.begin(ctx)
+	d.files.restoreFiles(ctx)
 	statuses := newStatuses(d.config.Client, d.config.Log)
 	d.service.statuses = statuses
 	defer statuses.queue.ShutDown()
 	lasting := context.WithoutCancel(ctx) // until the last call is answered
 	serving, stop := context.WithCancel(klog.NewContext(lasting, logr.FromSlogHandler(d.config.Log.Handler())))
 	defer stop()
-	helper, err := d.server.start(serving)
+	helper, err := d.server.startHelper(serving)
 	if err != nil {
 		return err
 	}
 	writing, written := context.WithCancel(lasting)
 	var writer sync.WaitGroup
-	writer.Go(func() { statuses.run(writing) })
-	err = d.work(ctx, helper, found)
-	d.server.calls.close(callsLimit)
+	writer.Go(func() { statuses.writeQueued(writing) })
+	err = d.runActivities(ctx, helper, found)
+	d.server.calls.awaitCalls(callsLimit)
 	helper.Stop()
 	d.publisher.handing.Wait()
-	statuses.close(statusLimit)
+	statuses.closeQueue(statusLimit)
 	written()
 	writer.Wait()
 	return err
@@ -175,21 +175,21 @@ const (
 	statusLimit = 3 * time.Second
 )
 
-// work runs all activities besides the kubelet's calls.
-func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, found scan) error {
+// runActivities runs all activities besides the kubelet's calls.
+func (d *Driver) runActivities(ctx context.Context, helper *kubeletplugin.Helper, found scan) error {
 	g, ctx := errgroup.WithContext(ctx)
 	background := func(run func(context.Context)) {
 		g.Go(func() error { run(ctx); return nil })
 	}
-	g.Go(func() error { return d.viewer.follow(ctx, found) })
-	g.Go(func() error { return d.publisher.publish(ctx, helper) })
+	g.Go(func() error { return d.viewer.followChanges(ctx, found) })
+	g.Go(func() error { return d.publisher.publishViews(ctx, helper) })
 	g.Go(func() error { return d.server.awaitFatal(ctx) })
 	background(func(ctx context.Context) {
-		d.viewer.gates.watch(ctx, d.viewer.complaints, d.viewer.changed.Fire)
+		d.viewer.gates.watchFeatures(ctx, d.viewer.complaints, d.viewer.changed.Fire)
 	})
 	background(d.viewer.watchHolders)
-	background(newOrphanCollector(d.service).run)
-	background(d.files.run)
+	background(newOrphanCollector(d.service).collectPeriodically)
+	background(d.files.repairPeriodically)
 	if d.config.GPUs != nil {
 		g.Go(func() error { return d.config.GPUs.Run(ctx) })
 	}
@@ -211,10 +211,10 @@ func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, found s
 func (d *Driver) Role() coordination.Role { return coordination.Serves }
 
 // Alive returns an error if a part of the driver hangs that a restart would fix.
-func (d *Driver) Alive(ctx context.Context) error { return d.viewer.refresh(ctx) }
+func (d *Driver) Alive(ctx context.Context) error { return d.viewer.awaitUpdate(ctx) }
 
 // Resources returns the devices of the current view.
-func (d *Driver) Resources() []*api.Resource { return d.teller.resources(d.viewer.newest.Get()) }
+func (d *Driver) Resources() []*api.Resource { return d.teller.listResources(d.viewer.newest.Get()) }
 
 // Kubelet tells the pods of the node, and the devices that they have from device plugins.
 type Kubelet interface {
@@ -242,15 +242,17 @@ func (s kubeletSockets) List(ctx context.Context) (kubelet.View, error) {
 	if _, err := os.Stat(kubelet.PodResourcesSocket(s.dir)); err != nil {
 		return kubelet.View{}, fmt.Errorf("list pods of the kubelet: %w", err)
 	}
-	return s.ask(func(r *kubelet.PodResources) (kubelet.View, error) { return r.List(ctx) })
+	return s.askPodResources(func(r *kubelet.PodResources) (kubelet.View, error) { return r.List(ctx) })
 }
 
 // Get asks PodResources.
 func (s kubeletSockets) Get(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
-	return s.ask(func(r *kubelet.PodResources) (kubelet.View, error) { return r.Get(ctx, pod) })
+	return s.askPodResources(func(r *kubelet.PodResources) (kubelet.View, error) { return r.Get(ctx, pod) })
 }
 
-func (s kubeletSockets) ask(call func(*kubelet.PodResources) (kubelet.View, error)) (kubelet.View, error) {
+func (s kubeletSockets) askPodResources(
+	call func(*kubelet.PodResources) (kubelet.View, error),
+) (kubelet.View, error) {
 	resources, err := kubelet.NewPodResources(s.dir)
 	if err != nil {
 		return kubelet.View{}, err

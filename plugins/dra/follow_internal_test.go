@@ -50,7 +50,7 @@ func TestUnreadCheckpoint(t *testing.T) {
 		if err := step.do(); err != nil {
 			t.Fatal(err)
 		}
-		d.update()
+		d.updateView()
 		if v := d.newest.Get(); v.isKnown() != step.known || len(v.inUse) != step.inUse {
 			t.Errorf("%s: known %v, in use %v", step.what, v.isKnown(), v.inUse)
 		}
@@ -97,8 +97,8 @@ func TestUnreadRecord(t *testing.T) {
 		if err := step.do(); err != nil {
 			t.Fatal(err)
 		}
-		d.holders.update(t.Context(), d.machine)
-		d.update()
+		d.holders.updateHolders(t.Context(), d.machine)
+		d.updateView()
 		v := d.newest.Get()
 		held, _, _ := strings.Cut(v.State.Machine.GPUs[0].Held, ", ")
 		if v.isKnown() != step.known || (v.State.Unread == nil) != step.known || held != step.held {
@@ -193,7 +193,7 @@ func TestFailedLook(t *testing.T) {
 		config.CDIDir = t.TempDir()
 		w := newViewer(partsIn(t.TempDir(), config))
 		w.holders.holders.Set(map[string]string{})
-		now, err := w.look()
+		now, err := w.scanMachine()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestFailedLook(t *testing.T) {
 		defer all.Wait()
 		defer cancel()
 		all.Go(func() { _ = config.GPUs.Run(ctx) })
-		all.Go(func() { _ = w.follow(ctx, now) })
+		all.Go(func() { _ = w.followChanges(ctx, now) })
 		for v, changed := w.newest.Watch(); len(v.State.Machine.GPUs) < 2; v, changed = w.newest.Watch() {
 			select {
 			case <-changed:

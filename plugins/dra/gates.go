@@ -36,8 +36,8 @@ type features struct {
 	Server           string // version of the API server
 }
 
-// notes returns the disabled gates and the consequences.
-func (f features) notes() (notes []string) {
+// listNotes returns the disabled gates and the consequences.
+func (f features) listNotes() (notes []string) {
 	off := func(gate, cost string) {
 		notes = append(notes, fmt.Sprintf("feature gate %s of the API server (%s) is off, by default it is on "+
 			"from Kubernetes 1.36 on: %s", gate, f.Server, cost))
@@ -79,7 +79,7 @@ func newGates(client kubernetes.Interface, nodeName string, log *slog.Logger) *g
 	return &gates{client: client, nodeName: nodeName, log: log, losses: map[string]*loss{}}
 }
 
-func (g *gates) features() features {
+func (g *gates) currentFeatures() features {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.newest
@@ -91,9 +91,9 @@ func (g *gates) features() features {
 // isLost requires the mutex.
 func (g *gates) isLost(gate string) bool { return g.losses[gate] != nil && g.losses[gate].left > 0 }
 
-// drop records that fields of gates were lost. It reports whether that changes the published data.
-func (g *gates) drop(names []string) bool {
-	before := g.features()
+// recordLoss records that fields of gates were lost. It reports whether that changes the published data.
+func (g *gates) recordLoss(names []string) bool {
+	before := g.currentFeatures()
 	g.mu.Lock()
 	for _, gate := range names {
 		if g.losses[gate] == nil {
@@ -104,21 +104,21 @@ func (g *gates) drop(names []string) bool {
 			l.times++
 		}
 		l.server = g.newest.Server
-		l.restart()
+		l.restartTrials()
 	}
 	g.mu.Unlock()
-	return g.features() != before
+	return g.currentFeatures() != before
 }
 
-// restart restarts all trials.
-func (l *loss) restart() { l.left = min(1<<min(l.times, 16), maxTrials) }
+// restartTrials restarts all trials.
+func (l *loss) restartTrials() { l.left = min(1<<min(l.times, 16), maxTrials) }
 
-// tried records the fields that a trial with an API server version kept.
-func (l *loss) tried(kept bool, server string) {
+// recordTrial records the fields that a trial with an API server version kept.
+func (l *loss) recordTrial(kept bool, server string) {
 	switch {
 	case l.left == 0:
 	case !kept:
-		l.restart()
+		l.restartTrials()
 	case server != l.server:
 		l.left = 0
 	default:
@@ -126,9 +126,9 @@ func (l *loss) tried(kept bool, server string) {
 	}
 }
 
-// ask determines the features of the API server. The version gives the defaults; a dry run, in which the API
-// server drops unsupported fields and stores nothing, gives the actual state.
-func (g *gates) ask(ctx context.Context) error {
+// askFeatures determines the features of the API server. The version gives the defaults; a dry run, in which
+// the API server drops unsupported fields and stores nothing, gives the actual state.
+func (g *gates) askFeatures(ctx context.Context) error {
 	server := discovery.ToServerVersionInterfaceWithContext(g.client.Discovery())
 	told, err := server.ServerVersionWithContext(ctx)
 	if err != nil {
@@ -139,13 +139,13 @@ func (g *gates) ask(ctx context.Context) error {
 		now.Counters = parsed.AtLeast(onFrom)
 		now.Taints = now.Counters
 	}
-	counters, err := g.try(ctx, resourceapi.ResourceSliceSpec{SharedCounters: []resourceapi.CounterSet{{
+	counters, err := g.trySlice(ctx, resourceapi.ResourceSliceSpec{SharedCounters: []resourceapi.CounterSet{{
 		Name: "probe", Counters: map[string]resourceapi.Counter{"probe": {Value: resource.MustParse("1")}},
 	}}})
 	if err != nil {
 		return err
 	}
-	taints, err := g.try(ctx, resourceapi.ResourceSliceSpec{Devices: []resourceapi.Device{{
+	taints, err := g.trySlice(ctx, resourceapi.ResourceSliceSpec{Devices: []resourceapi.Device{{
 		Name: "probe",
 		Taints: []resourceapi.DeviceTaint{
 			{Key: pool.TaintUnhealthy, Effect: resourceapi.DeviceTaintEffectNoSchedule},
@@ -164,17 +164,17 @@ func (g *gates) ask(ctx context.Context) error {
 	defer g.mu.Unlock()
 	g.newest = now
 	if l := g.losses[gateCounters]; l != nil && counters != nil {
-		l.tried(now.Counters, now.Server)
+		l.recordTrial(now.Counters, now.Server)
 	}
 	if l := g.losses[gateTaints]; l != nil && taints != nil {
-		l.tried(now.Taints, now.Server)
+		l.recordTrial(now.Taints, now.Server)
 	}
 	return nil
 }
 
-// try sends a slice to the API server in a dry run. It returns the resulting slice, or nil if the API server
-// rejects the request, which has no meaning for the gates.
-func (g *gates) try(
+// trySlice sends a slice to the API server in a dry run. It returns the resulting slice, or nil if the API
+// server rejects the request, which has no meaning for the gates.
+func (g *gates) trySlice(
 	ctx context.Context, spec resourceapi.ResourceSliceSpec,
 ) (*resourceapi.ResourceSlice, error) {
 	spec.Driver, spec.NodeName = pool.Driver, &g.nodeName
@@ -199,22 +199,22 @@ const (
 	gatesPause = 10 * time.Minute
 )
 
-// watch determines the features until ctx is done, and calls changed after a change.
-func (g *gates) watch(ctx context.Context, complaints *complaints, changed func()) {
+// watchFeatures determines the features until ctx is done, and calls changed after a change.
+func (g *gates) watchFeatures(ctx context.Context, complaints *complaints, changed func()) {
 	for {
-		before := g.features()
-		err := g.ask(ctx)
+		before := g.currentFeatures()
+		err := g.askFeatures(ctx)
 		pause := gatesPause
 		if ctx.Err() != nil {
 			return
 		}
-		complaints.report("features of the cluster not read; using the last known features", err)
+		complaints.reportResult("features of the cluster not read; using the last known features", err)
 		switch {
 		case err != nil:
 			if !before.Known {
 				pause = gatesRetry
 			}
-		case g.features() != before:
+		case g.currentFeatures() != before:
 			changed()
 		}
 		select {

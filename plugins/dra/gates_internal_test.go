@@ -38,10 +38,10 @@ func TestLostGateIsTriedAgain(t *testing.T) {
 	trials := func(want int) {
 		t.Helper()
 		for n := 1; ; n++ {
-			if err := g.ask(t.Context()); err != nil {
+			if err := g.askFeatures(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if now := g.features(); !now.Taints || n > maxTrials {
+			if now := g.currentFeatures(); !now.Taints || n > maxTrials {
 				t.Fatalf("after %d trials: %+v", n, now)
 			} else if now.Counters {
 				if n != want {
@@ -53,20 +53,20 @@ func TestLostGateIsTriedAgain(t *testing.T) {
 	}
 	trials(1)
 	for i, want := range []int{2, 4, 8, 16, 32, 64, 128, maxTrials, maxTrials} {
-		if !g.drop([]string{gateCounters}) || i%2 == 0 && g.drop([]string{gateCounters}) {
+		if !g.recordLoss([]string{gateCounters}) || i%2 == 0 && g.recordLoss([]string{gateCounters}) {
 			t.Error("what is lost once changes what is published once")
 		}
 		trials(want)
 	}
-	g.drop([]string{gateCounters})
+	g.recordLoss([]string{gateCounters})
 	for _, keeps := range []bool{true, false, true} {
 		kept = keeps
-		if err := g.ask(t.Context()); err != nil {
+		if err := g.askFeatures(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	trials(maxTrials - 1)
-	g.drop([]string{gateCounters})
+	g.recordLoss([]string{gateCounters})
 	discovery.FakedServerVersion = &version.Info{GitVersion: "v1.37.1"}
 	trials(1)
 }
@@ -77,8 +77,8 @@ func TestEachGateIsLostAlone(t *testing.T) {
 	for gate, want := range map[string]features{gateCounters: {Taints: true}, gateTaints: {Counters: true}} {
 		g := newGates(fake.NewClientset(), "a", slog.New(slog.DiscardHandler))
 		g.newest = features{Counters: true, Taints: true}
-		if changed := g.drop([]string{gate}); !changed || g.features() != want {
-			t.Errorf("without %s: %+v, want %+v", gate, g.features(), want)
+		if changed := g.recordLoss([]string{gate}); !changed || g.currentFeatures() != want {
+			t.Errorf("without %s: %+v, want %+v", gate, g.currentFeatures(), want)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestGatesOfASilentServer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		err = newGates(client, "a", slog.New(slog.DiscardHandler)).ask(ctx)
+		err = newGates(client, "a", slog.New(slog.DiscardHandler)).askFeatures(ctx)
 		if took := time.Since(began); err == nil || took > time.Second {
 			t.Errorf("%v after %s", err, took)
 		}

@@ -52,7 +52,7 @@ func TestHealthOfVFs(t *testing.T) {
 		},
 	}
 	got := map[string]string{}
-	for _, d := range h.health(v) {
+	for _, d := range h.readHealth(v) {
 		got[d.DeviceName] = d.Message
 		if (d.Health == kubeletplugin.HealthStatusHealthy) != (d.Message == "") {
 			t.Errorf("got %+v", d)

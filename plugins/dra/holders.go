@@ -63,9 +63,9 @@ func newHolderView(config Config, complaints *complaints) *holderView {
 var errUnrecorded = errors.New("it is not known which devices pods have from device plugins: the kubelet's " +
 	"device checkpoint cannot be read")
 
-// update reads the holders of all devices, and the ends of pods with a machine's devices.
-func (h *holderView) update(ctx context.Context, machine pool.Machine) {
-	sources, err := h.read(ctx, machine)
+// updateHolders reads the holders of all devices, and the ends of pods with a machine's devices.
+func (h *holderView) updateHolders(ctx context.Context, machine pool.Machine) {
+	sources, err := h.readSources(ctx, machine)
 	if err != nil {
 		return
 	}
@@ -77,9 +77,10 @@ func (h *holderView) update(ctx context.Context, machine pool.Machine) {
 	}
 }
 
-// read returns the sources of holders: the checkpoint, or the last one if it cannot be read. Without one the
-// kubelet's list is the source: a checkpoint that cannot be read does not mean that no pod has devices.
-func (h *holderView) read(ctx context.Context, machine pool.Machine) (holders.Sources, error) {
+// readSources returns the sources of holders: the checkpoint, or the last one if it cannot be read. Without
+// one the kubelet's list is the source: a checkpoint that cannot be read does not mean that no pod has
+// devices.
+func (h *holderView) readSources(ctx context.Context, machine pool.Machine) (holders.Sources, error) {
 	recorded, err := kubelet.ReadCheckpoint(h.kubeletDir)
 	if err == nil {
 		h.last = kubelet.Read(recorded, nil)
@@ -88,32 +89,32 @@ func (h *holderView) read(ctx context.Context, machine pool.Machine) (holders.So
 	if isMissing && !h.last.IsKnown() {
 		err = nil // a kubelet without device plugins writes no checkpoint
 	}
-	h.complaints.report("device checkpoint of the kubelet not read; using the last known holders", err)
+	h.complaints.reportResult("device checkpoint of the kubelet not read; using the last known holders", err)
 	if !h.last.IsKnown() {
-		view, err := h.list(ctx)
+		view, err := h.listPods(ctx)
 		switch {
 		case isMissing && errors.Is(err, fs.ErrNotExist), err == nil && isMissing && len(view.Containers) == 0:
 			h.last = kubelet.Read(kubelet.Checkpoint{}, nil) // no pod has devices
 		case err != nil:
-			h.complaints.report("pods of the node not read; using the last known pods", err)
+			h.complaints.reportResult("pods of the node not read; using the last known pods", err)
 			return holders.Sources{}, err
 		default:
 			return holders.Sources{View: kubelet.Read(view, nil)}, nil
 		}
 	}
 	sources := holders.Sources{
-		Recorded: h.last, Before: h.found, Known: h.recorded.told(), Kubelet: kubelet.Life(h.kubeletDir),
+		Recorded: h.last, Before: h.found, Known: h.recorded.toldPods(), Kubelet: kubelet.Life(h.kubeletDir),
 	}
 	all, _ := holders.Find(sources)
-	err = h.recorded.update(ctx, h.last, all, podsWith(all, names(machine)))
-	h.complaints.report("pods of the node not read; using the last known pods", err)
-	sources.Pods = kubelet.Read(h.recorded.living(), nil)
+	err = h.recorded.updatePods(ctx, h.last, all, podsWith(all, listNames(machine)))
+	h.complaints.reportResult("pods of the node not read; using the last known pods", err)
+	sources.Pods = kubelet.Read(h.recorded.livingPods(), nil)
 	return sources, nil
 }
 
-// list returns the pods of the kubelet with their devices. It returns an error for a list without any pod:
-// the kubelet has just started, as the driver's own pod is missing.
-func (h *holderView) list(ctx context.Context) (kubelet.View, error) {
+// listPods returns the pods of the kubelet with their devices. It returns an error for a list without any
+// pod: the kubelet has just started, as the driver's own pod is missing.
+func (h *holderView) listPods(ctx context.Context) (kubelet.View, error) {
 	ctx, cancel := context.WithTimeout(ctx, recordedLimit)
 	defer cancel()
 	view, err := h.recorded.kubelet.List(ctx)
@@ -154,9 +155,9 @@ func heldBy(found holders.Holders) map[string]string {
 	return held
 }
 
-// names returns the names by which device plugins can have given a machine's devices to pods: the IDs of the
-// devices, and the names of their units, such as the PCI address of a GPU with another ID.
-func names(machine pool.Machine) map[string]bool {
+// listNames returns the names by which device plugins can have given a machine's devices to pods: the IDs of
+// the devices, and the names of their units, such as the PCI address of a GPU with another ID.
+func listNames(machine pool.Machine) map[string]bool {
 	all := map[string]bool{}
 	for _, g := range machine.GPUs {
 		all[g.ID], all[g.Unit().Name] = true, true
@@ -205,8 +206,10 @@ type owners struct {
 
 func newOwners() *owners { return &owners{given: map[types.UID]outcome{}} }
 
-// asked records the result of preparing a claim.
-func (o *owners) asked(claim *resourceapi.ResourceClaim, at time.Time, took time.Duration, err error) {
+// recordOutcome records the result of preparing a claim.
+func (o *owners) recordOutcome(
+	claim *resourceapi.ResourceClaim, at time.Time, took time.Duration, err error,
+) {
 	one := outcome{Claim: claims.NewClaim(claim), Asked: at, Took: took}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -220,16 +223,16 @@ func (o *owners) asked(claim *resourceapi.ResourceClaim, at time.Time, took time
 	o.refused = o.refused[max(0, len(o.refused)-maxRefused):]
 }
 
-// forget removes an unprepared claim.
-func (o *owners) forget(uid types.UID) {
+// forgetClaim removes an unprepared claim.
+func (o *owners) forgetClaim(uid types.UID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.given, uid)
 	o.refused = slices.DeleteFunc(o.refused, func(other outcome) bool { return other.UID == uid })
 }
 
-// of returns the facts about a prepared claim, such as its pods.
-func (o *owners) of(c claims.Claim) outcome {
+// outcomeOf returns the facts about a prepared claim, such as its pods.
+func (o *owners) outcomeOf(c claims.Claim) outcome {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	known, ok := o.given[c.UID]
@@ -240,16 +243,16 @@ func (o *owners) of(c claims.Claim) outcome {
 	return known
 }
 
-// refusals returns the last refused claims, the newest last.
-func (o *owners) refusals() []outcome {
+// lastRefusals returns the last refused claims, the newest last.
+func (o *owners) lastRefusals() []outcome {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.refused)
 }
 
-// learn records the present pods of a prepared claim: the kubelet does not call again for a further pod that
-// shares the claim.
-func (o *owners) learn(claim *resourceapi.ResourceClaim) {
+// learnPods records the present pods of a prepared claim: the kubelet does not call again for a further pod
+// that shares the claim.
+func (o *owners) learnPods(claim *resourceapi.ResourceClaim) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	known := o.given[claim.UID]
@@ -257,8 +260,8 @@ func (o *owners) learn(claim *resourceapi.ResourceClaim) {
 	o.given[claim.UID] = known
 }
 
-// owner returns the first pod of a claim by name, or "" if unknown.
-func (o outcome) owner() string {
+// firstPod returns the first pod of a claim by name, or "" if unknown.
+func (o outcome) firstPod() string {
 	if len(o.Pods) == 0 {
 		return ""
 	}

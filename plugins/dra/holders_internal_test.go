@@ -184,7 +184,7 @@ func podWith(name, uid string) *corev1.Pod {
 func (m *migrating) holds(what string, want ...string) {
 	m.t.Helper()
 	for range 5 {
-		m.viewer.holders.update(m.t.Context(), m.machine)
+		m.viewer.holders.updateHolders(m.t.Context(), m.machine)
 		var got []string
 		for _, g := range withHolders(m.machine, m.viewer.holders.holders.Get()).GPUs {
 			if who, _, _ := strings.Cut(g.Held, ", "); who != "" {

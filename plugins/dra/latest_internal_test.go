@@ -22,13 +22,13 @@ func TestSecondOutageIsLogged(t *testing.T) {
 	m.viewer.holders.complaints = newComplaints(slog.New(slog.NewTextHandler(log, nil)))
 	for range 2 {
 		m.record(nil)
-		m.viewer.holders.update(t.Context(), m.machine)
+		m.viewer.holders.updateHolders(t.Context(), m.machine)
 		file := kubelet.CheckpointPath(m.config.KubeletDir)
 		if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			m.viewer.holders.update(t.Context(), m.machine)
+			m.viewer.holders.updateHolders(t.Context(), m.machine)
 		}
 	}
 	const problem = "device checkpoint of the kubelet not read; using the last known holders"
@@ -47,7 +47,7 @@ func TestComplaintWithoutEnd(t *testing.T) {
 		c := newComplaints(slog.New(slog.NewTextHandler(log, nil)))
 		for _, pause := range []time.Duration{0, 30 * time.Minute, 45 * time.Minute, 61 * time.Minute} {
 			<-time.After(pause)
-			c.complain("cannot publish", errors.New("no"))
+			c.reportError("cannot publish", errors.New("no"))
 		}
 		if told := strings.Count(log.String(), "WARN"); told != 2 {
 			t.Errorf("told %d times:\n%s", told, log)

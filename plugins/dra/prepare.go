@@ -70,7 +70,7 @@ func (s *claimService) PrepareResourceClaims(
 	for _, claim := range list {
 		prepared, err := result.Claim(claim.UID)
 		answers[claim.UID] = kubeletplugin.PrepareResult{Devices: prepared.Answer(), Err: err}
-		s.owners.asked(claim, began, took, err)
+		s.owners.recordOutcome(claim, began, took, err)
 		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
 		if err != nil {
 			failed++
@@ -80,7 +80,7 @@ func (s *claimService) PrepareResourceClaims(
 			s.writeStatus(state, claim, prepared)
 		}
 	}
-	s.observe(Prepare, took, len(list), failed)
+	s.observeCall(Prepare, took, len(list), failed)
 	if failed > 0 {
 		s.refused.Fire()
 	}
@@ -117,10 +117,10 @@ func (s *claimService) awaitFeatures(ctx context.Context) error {
 	if s.newest.Get().Gates.Known {
 		return nil
 	}
-	if err := s.viewer.gates.ask(ctx); err != nil {
+	if err := s.viewer.gates.askFeatures(ctx); err != nil {
 		return fmt.Errorf("prepare claims: %w", err)
 	}
-	return s.viewer.refresh(ctx)
+	return s.viewer.awaitUpdate(ctx)
 }
 
 func deviceNames(c claims.Claim) []string {
@@ -135,7 +135,7 @@ func deviceNames(c claims.Claim) []string {
 // wait for the API server.
 func (s *claimService) writeStatus(state claims.State, claim *resourceapi.ResourceClaim, c claims.Claim) {
 	if len(c.Devices) > 0 {
-		s.statuses.write(claim, s.preparer.Status(state, c, metav1.Now()))
+		s.statuses.queueStatus(claim, s.preparer.Status(state, c, metav1.Now()))
 	}
 }
 
@@ -143,7 +143,7 @@ func (s *claimService) writeStatus(state claims.State, claim *resourceapi.Resour
 // written before the driver ended, or were refused. Devices that are there stay as they are: they contain
 // the netdevs from before CNI plugins took them.
 func (s *claimService) completeStatus(claim *resourceapi.ResourceClaim, c claims.Claim) {
-	if lacks(claim, c) {
+	if lacksDevice(claim, c) {
 		s.writeStatus(s.newest.Get().State, claim, c)
 	}
 }
@@ -169,16 +169,16 @@ func (s *claimService) UnprepareResourceClaims(
 			log.Warn("claim not unprepared", "error", result.Err)
 			continue
 		}
-		s.owners.forget(claim.UID)
-		s.statuses.drop(claim.UID)
+		s.owners.forgetClaim(claim.UID)
+		s.statuses.dropStatus(claim.UID)
 		log.Info("unprepared")
 	}
-	s.observe(Unprepare, took, len(list), failed)
+	s.observeCall(Unprepare, took, len(list), failed)
 	s.viewer.changed.Fire()
 	return answers, nil
 }
 
-func (s *claimService) observe(call string, took time.Duration, claims, failed int) {
+func (s *claimService) observeCall(call string, took time.Duration, claims, failed int) {
 	if s.config.Observer != nil {
 		s.config.Observer.Claims(call, took, claims, failed)
 	}
@@ -215,9 +215,11 @@ func newStatuses(client kubernetes.Interface, log *slog.Logger) *statuses {
 	}
 }
 
-// write queues a claim's devices for writing, unless they are already written.
-func (s *statuses) write(claim *resourceapi.ResourceClaim, devices []resourceapi.AllocatedDeviceStatus) {
-	if told(claim, devices) {
+// queueStatus queues a claim's devices for writing, unless they are already written.
+func (s *statuses) queueStatus(
+	claim *resourceapi.ResourceClaim, devices []resourceapi.AllocatedDeviceStatus,
+) {
+	if hasStatus(claim, devices) {
 		return
 	}
 	status := apply.ResourceClaimStatus()
@@ -230,15 +232,15 @@ func (s *statuses) write(claim *resourceapi.ResourceClaim, devices []resourceapi
 	s.queue.Add(claim.UID)
 }
 
-// drop removes a claim from the queue.
-func (s *statuses) drop(uid types.UID) {
+// dropStatus removes a claim from the queue.
+func (s *statuses) dropStatus(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.due, uid)
 }
 
-// told reports whether a claim's status contains these devices.
-func told(claim *resourceapi.ResourceClaim, devices []resourceapi.AllocatedDeviceStatus) bool {
+// hasStatus reports whether a claim's status contains these devices.
+func hasStatus(claim *resourceapi.ResourceClaim, devices []resourceapi.AllocatedDeviceStatus) bool {
 	for _, d := range devices {
 		is := func(has resourceapi.AllocatedDeviceStatus) bool {
 			return has.Driver == d.Driver && has.Pool == d.Pool && has.Device == d.Device &&
@@ -252,8 +254,8 @@ func told(claim *resourceapi.ResourceClaim, devices []resourceapi.AllocatedDevic
 	return true
 }
 
-// lacks reports whether a claim's status has no entry for one of the prepared devices.
-func lacks(claim *resourceapi.ResourceClaim, c claims.Claim) bool {
+// lacksDevice reports whether a claim's status has no entry for one of the prepared devices.
+func lacksDevice(claim *resourceapi.ResourceClaim, c claims.Claim) bool {
 	return slices.ContainsFunc(c.Devices, func(d claims.Prepared) bool {
 		return !slices.ContainsFunc(claim.Status.Devices, func(has resourceapi.AllocatedDeviceStatus) bool {
 			return has.Driver == pool.Driver && has.Pool == d.Pool && has.Device == d.Device
@@ -277,8 +279,8 @@ func deviceStatus(d resourceapi.AllocatedDeviceStatus) *apply.AllocatedDeviceSta
 	return status
 }
 
-// run writes until ctx is done or close is called.
-func (s *statuses) run(ctx context.Context) {
+// writeQueued writes until ctx is done or closeQueue is called.
+func (s *statuses) writeQueued(ctx context.Context) {
 	defer close(s.ended)
 	stop := context.AfterFunc(ctx, s.queue.ShutDown)
 	defer stop()
@@ -287,13 +289,13 @@ func (s *statuses) run(ctx context.Context) {
 		if end {
 			return
 		}
-		s.one(ctx, uid)
+		s.applyStatus(ctx, uid)
 		s.queue.Done(uid)
 	}
 }
 
-// one writes the status of a claim and retries until the claim is gone or replaced.
-func (s *statuses) one(ctx context.Context, uid types.UID) {
+// applyStatus writes the status of a claim and retries until the claim is gone or replaced.
+func (s *statuses) applyStatus(ctx context.Context, uid types.UID) {
 	s.mu.Lock()
 	claim := s.due[uid]
 	s.mu.Unlock()
@@ -325,8 +327,8 @@ func (s *statuses) one(ctx context.Context, uid types.UID) {
 	}
 }
 
-// close writes queued statuses, without retries and for at most limit.
-func (s *statuses) close(limit time.Duration) {
+// closeQueue writes queued statuses, without retries and for at most limit.
+func (s *statuses) closeQueue(limit time.Duration) {
 	s.queue.ShutDown()
 	select {
 	case <-s.ended:

@@ -36,9 +36,9 @@ type publisher struct {
 	handing sync.WaitGroup // calls of the helper
 }
 
-// publish publishes the current view until ctx is done, after the cluster's features and the claims' devices
-// are known. It skips intermediate and identical views.
-func (p *publisher) publish(ctx context.Context, helper *kubeletplugin.Helper) error {
+// publishViews publishes the current view until ctx is done, after the cluster's features and the claims'
+// devices are known. It skips intermediate and identical views.
+func (p *publisher) publishViews(ctx context.Context, helper *kubeletplugin.Helper) error {
 	var published resourceslice.DriverResources
 	begun, again := false, false
 	for {
@@ -48,7 +48,7 @@ func (p *publisher) publish(ctx context.Context, helper *kubeletplugin.Helper) e
 			published, begun = resources, true
 			p.config.Log.Info("published", "devices", len(v.State.Pool.Devices), "slices", len(v.State.Pool.Slices),
 				"counters", v.Gates.Counters, "taints", v.Gates.Taints)
-			if err := p.hand(ctx, helper, *published.DeepCopy()); err != nil {
+			if err := p.handOver(ctx, helper, *published.DeepCopy()); err != nil {
 				return err
 			}
 		}
@@ -63,9 +63,9 @@ func (p *publisher) publish(ctx context.Context, helper *kubeletplugin.Helper) e
 	}
 }
 
-// hand passes resources to the helper, which keeps them and modifies them when a field is dropped. The first
-// call waits for the API server; only the end of the helper ends this wait, not ctx.
-func (p *publisher) hand(
+// handOver passes resources to the helper, which keeps them and modifies them when a field is dropped. The
+// first call waits for the API server; only the end of the helper ends this wait, not ctx.
+func (p *publisher) handOver(
 	ctx context.Context, helper *kubeletplugin.Helper, resources resourceslice.DriverResources,
 ) error {
 	handed := make(chan error, 1)
@@ -113,7 +113,7 @@ func (p *publisher) publishBound(ctx context.Context, prepared []claims.Claim) e
 	}
 	bound, _ := claims.Bound(prepared)
 	maps.Copy(names, bound)
-	if err := p.viewer.refresh(ctx); err != nil {
+	if err := p.viewer.awaitUpdate(ctx); err != nil {
 		return fmt.Errorf("publish which VFs are handed out: %w", err)
 	}
 	seen := map[string]string{}
@@ -193,8 +193,8 @@ type observation struct {
 	unread  error             // reason for unknown holders, which prevents publish and prepare; nil if known
 }
 
-// equal reports whether two observations give the same view.
-func (o observation) equal(p observation) bool {
+// isEqual reports whether two observations give the same view.
+func (o observation) isEqual(p observation) bool {
 	return o.looks == p.looks && o.Gates == p.Gates && maps.Equal(o.holders, p.holders) &&
 		maps.Equal(o.Bound, p.Bound) && maps.Equal(o.inUse, p.inUse) &&
 		fmt.Sprint(o.unread) == fmt.Sprint(p.unread)
@@ -238,9 +238,9 @@ func (v *view) failedLater(machine pool.Machine) map[string]bool {
 // isKnown reports whether a view can be published.
 func (v *view) isKnown() bool { return v.Gates.Known && v.unread == nil }
 
-// notes returns remarks about the published data, for people.
-func (v *view) notes() []string {
-	notes := slices.Concat(v.Gates.notes(), v.State.Pool.Notes)
+// listNotes returns remarks about the published data, for people.
+func (v *view) listNotes() []string {
+	notes := slices.Concat(v.Gates.listNotes(), v.State.Pool.Notes)
 	if v.unread != nil {
 		notes = append(notes, fmt.Sprintf("nothing is published: %v", v.unread))
 	}

@@ -45,12 +45,12 @@ type recordedPod struct {
 	Missing time.Time // when the API server first lacked the pod; zero while the API server has the pod
 }
 
-// update refreshes names and ends of the holders' pods; it asks for those with devices of the node. Absence
-// from a list of a starting kubelet, or of a kubelet without connection to the API server, does not mean that
-// a pod has ended. The Pods API is reliable: it answers once the kubelet knows all pods. Without the Pods
-// API, or with another version of it, the API server is the source. After an error the previous facts remain;
-// an unknown pod counts as running.
-func (r *recordedPods) update(
+// updatePods refreshes names and ends of the holders' pods; it asks for those with devices of the node.
+// Absence from a list of a starting kubelet, or of a kubelet without connection to the API server, does not
+// mean that a pod has ended. The Pods API is reliable: it answers once the kubelet knows all pods. Without
+// the Pods API, or with another version of it, the API server is the source. After an error the previous
+// facts remain; an unknown pod counts as running.
+func (r *recordedPods) updatePods(
 	ctx context.Context, recorded kubelet.Reading[kubelet.Checkpoint], holding holders.Holders,
 	pods map[string]bool,
 ) error {
@@ -76,16 +76,16 @@ func (r *recordedPods) update(
 		if err != nil {
 			return err
 		}
-		return r.confirm(ctx, read, pods)
+		return r.confirmPods(ctx, read, pods)
 	case err != nil:
 		return err
 	default:
-		return r.adopt(listed)
+		return r.adoptList(listed)
 	}
 }
 
-// adopt applies the kubelet's list of pods. It rejects a list without the driver's own pod.
-func (r *recordedPods) adopt(listed []corev1.Pod) error {
+// adoptList applies the kubelet's list of pods. It rejects a list without the driver's own pod.
+func (r *recordedPods) adoptList(listed []corev1.Pod) error {
 	living := holders.OfKubelet()
 	for i := range listed {
 		living.Add(&listed[i])
@@ -100,10 +100,10 @@ func (r *recordedPods) adopt(listed []corev1.Pod) error {
 	return nil
 }
 
-// candidates returns names for pods without a name: those that PodResources lists with the same devices. List
-// can make a kubelet assign a device twice during an allocation (see package kubelet), so the call is limited
-// to the time in which a pod has no name.
-func (r *recordedPods) candidates(
+// findCandidates returns names for pods without a name: those that PodResources lists with the same devices.
+// List can make a kubelet assign a device twice during an allocation (see package kubelet), so the call is
+// limited to the time in which a pod has no name.
+func (r *recordedPods) findCandidates(
 	ctx context.Context, recorded kubelet.Checkpoint, pods map[string]bool,
 ) (map[string]kubelet.Pod, error) {
 	unnamed := func(uid string) bool { return r.pods[uid] == recordedPod{} }
@@ -124,8 +124,8 @@ func (r *recordedPods) candidates(
 	return names, nil
 }
 
-// told returns the pods that a list has named and that are not known to have ended.
-func (r *recordedPods) told() map[string]holders.Known {
+// toldPods returns the pods that a list has named and that are not known to have ended.
+func (r *recordedPods) toldPods() map[string]holders.Known {
 	told := map[string]holders.Known{}
 	for uid, pod := range r.pods {
 		told[uid] = holders.Known{Told: pod.Name != kubelet.Pod{} && !pod.Ended}
@@ -133,8 +133,8 @@ func (r *recordedPods) told() map[string]holders.Known {
 	return told
 }
 
-// living returns the pods that are not known to have ended.
-func (r *recordedPods) living() holders.Pods {
+// livingPods returns the pods that are not known to have ended.
+func (r *recordedPods) livingPods() holders.Pods {
 	living := holders.Pods{Names: map[string]kubelet.Pod{}, All: true}
 	for uid, pod := range r.pods {
 		if !pod.Ended {
@@ -144,10 +144,12 @@ func (r *recordedPods) living() holders.Pods {
 	return living
 }
 
-// confirm asks the API server for pods. The checkpoint contains only UIDs; PodResources gives the name of a
-// UID while the pod lives, and the API server confirms the name.
-func (r *recordedPods) confirm(ctx context.Context, recorded kubelet.Checkpoint, pods map[string]bool) error {
-	candidates, err := r.candidates(ctx, recorded, pods)
+// confirmPods asks the API server for pods. The checkpoint contains only UIDs; PodResources gives the name of
+// a UID while the pod lives, and the API server confirms the name.
+func (r *recordedPods) confirmPods(
+	ctx context.Context, recorded kubelet.Checkpoint, pods map[string]bool,
+) error {
+	candidates, err := r.findCandidates(ctx, recorded, pods)
 	problems := []error{err}
 	for uid := range pods {
 		known := r.pods[uid]
@@ -192,15 +194,15 @@ func (r *recordedPods) confirmDeleted(ctx context.Context, recorded kubelet.Chec
 	if pod.Missing.IsZero() {
 		pod.Missing = r.now()
 	}
-	listed, err := r.lists(ctx, recorded, uid)
+	listed, err := r.listsPod(ctx, recorded, uid)
 	pod.Ended = err == nil && !listed && r.now().Sub(pod.Missing) >= pod.Grace
 	r.pods[uid] = pod
 	return err
 }
 
-// lists reports whether PodResources lists a pod with the devices of the checkpoint. It uses Get, which
+// listsPod reports whether PodResources lists a pod with the devices of the checkpoint. It uses Get, which
 // changes nothing in the kubelet, unlike List. A kubelet without Get lists nothing.
-func (r *recordedPods) lists(ctx context.Context, recorded kubelet.Checkpoint, uid string) (bool, error) {
+func (r *recordedPods) listsPod(ctx context.Context, recorded kubelet.Checkpoint, uid string) (bool, error) {
 	name := r.pods[uid].Name
 	view, err := r.kubelet.Get(ctx, name)
 	if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded {

@@ -36,8 +36,8 @@ type server struct {
 
 var _ kubeletplugin.DRAPlugin = (*server)(nil)
 
-// start opens the sockets for the kubelet.
-func (s *server) start(ctx context.Context) (*kubeletplugin.Helper, error) {
+// startHelper opens the sockets for the kubelet.
+func (s *server) startHelper(ctx context.Context) (*kubeletplugin.Helper, error) {
 	options := []kubeletplugin.Option{
 		kubeletplugin.DriverName(pool.Driver),
 		kubeletplugin.NodeName(s.config.NodeName),
@@ -46,7 +46,7 @@ func (s *server) start(ctx context.Context) (*kubeletplugin.Helper, error) {
 		kubeletplugin.RegistrarDirectoryPath(registryDir(s.config.KubeletDir)),
 		kubeletplugin.RollingUpdate(types.UID(s.config.PodUID)),
 		kubeletplugin.Serialize(true),
-		kubeletplugin.GRPCInterceptor(s.intercept),
+		kubeletplugin.GRPCInterceptor(s.interceptCall),
 	}
 	if listen := s.config.Listen; listen != nil {
 		options = append(options, kubeletplugin.PluginListener(listen), kubeletplugin.RegistrarListener(listen))
@@ -58,11 +58,11 @@ func (s *server) start(ctx context.Context) (*kubeletplugin.Helper, error) {
 	return helper, nil
 }
 
-// intercept counts the calls, and derives from them whether the kubelet knows the driver.
-func (s *server) intercept(
+// interceptCall counts the calls, and derives from them whether the kubelet knows the driver.
+func (s *server) interceptCall(
 	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (any, error) {
-	if !s.calls.begin() {
+	if !s.calls.beginCall() {
 		return nil, status.Error(codes.Unavailable, "the driver ends; another one follows")
 	}
 	defer s.calls.active.Done()
@@ -82,7 +82,7 @@ func (s *server) intercept(
 func (s *server) HandleError(_ context.Context, err error, msg string) {
 	viewer := s.publisher.viewer
 	if dropped := (*resourceslice.DroppedFieldsError)(nil); errors.As(err, &dropped) {
-		if viewer.gates.drop(dropped.DisabledFeatures()) {
+		if viewer.gates.recordLoss(dropped.DisabledFeatures()) {
 			viewer.changed.Fire()
 			return
 		}
@@ -94,7 +94,7 @@ func (s *server) HandleError(_ context.Context, err error, msg string) {
 		}
 		return
 	}
-	viewer.complaints.complain(msg, err)
+	viewer.complaints.reportError(msg, err)
 }
 
 // awaitFatal returns the reason for the end of the driver, or nil when ctx is done.
@@ -114,8 +114,8 @@ type calls struct {
 	active sync.WaitGroup
 }
 
-// begin accepts a call; it returns false after close.
-func (c *calls) begin() bool {
+// beginCall accepts a call; it returns false after awaitCalls.
+func (c *calls) beginCall() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.ended {
@@ -124,8 +124,8 @@ func (c *calls) begin() bool {
 	return !c.ended
 }
 
-// close rejects new calls and waits for the calls in flight, for at most limit.
-func (c *calls) close(limit time.Duration) {
+// awaitCalls rejects new calls and waits for the calls in flight, for at most limit.
+func (c *calls) awaitCalls(limit time.Duration) {
 	c.mu.Lock()
 	c.ended = true
 	c.mu.Unlock()
@@ -161,7 +161,7 @@ func (h *healthReporter) WatchHealthStatus(
 	defer again.Stop()
 	for {
 		v, changed := h.newest.Watch()
-		report := kubeletplugin.DeviceHealthReport{Devices: h.health(v)}
+		report := kubeletplugin.DeviceHealthReport{Devices: h.readHealth(v)}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -176,9 +176,9 @@ func (h *healthReporter) WatchHealthStatus(
 	}
 }
 
-// health returns the health of every published device, and of the devices of claims: of those that containers
-// have, which can be others than those that the name stands for.
-func (h *healthReporter) health(v *view) []kubeletplugin.DeviceHealth {
+// readHealth returns the health of every published device, and of the devices of claims: of those that
+// containers have, which can be others than those that the name stands for.
+func (h *healthReporter) readHealth(v *view) []kubeletplugin.DeviceHealth {
 	now := time.Now()
 	told := map[string]kubeletplugin.DeviceHealth{}
 	tell := func(name string, parts []string) {
@@ -195,7 +195,7 @@ func (h *healthReporter) health(v *view) []kubeletplugin.DeviceHealth {
 		tell(name, slices.Concat(device.GPUs, device.VFs))
 	}
 	prepared, err := h.preparer.Prepared()
-	h.complaints.report("health of the devices of claims not reported", err)
+	h.complaints.reportResult("health of the devices of claims not reported", err)
 	for _, claim := range prepared {
 		for _, given := range claim.Devices {
 			if _, known := told[given.Device]; !known || !given.Admin {

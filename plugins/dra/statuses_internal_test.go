@@ -43,11 +43,11 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 		s := newStatuses(fake.NewClientset(), slog.New(slog.DiscardHandler))
 		claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}
 		claim.Status.Devices = []resourceapi.AllocatedDeviceStatus{device(c.change)}
-		s.write(claim, []resourceapi.AllocatedDeviceStatus{device(nil)})
+		s.queueStatus(claim, []resourceapi.AllocatedDeviceStatus{device(nil)})
 		if got := s.queue.Len(); got != c.queued {
 			t.Errorf("%s: queued %d, want %d", name, got, c.queued)
 		}
-		s.drop("uid")
+		s.dropStatus("uid")
 		if len(s.due) > 0 {
 			t.Errorf("%s: the status of a claim that is released is still due", name)
 		}

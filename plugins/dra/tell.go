@@ -36,19 +36,19 @@ var _ coordination.Teller = (*teller)(nil)
 // features of the cluster.
 func (t *teller) Status(context.Context) *api.StatusResponse {
 	v := t.newest.Get()
-	notes := v.notes()
+	notes := v.listNotes()
 	if t.config.NoGPUs != "" {
 		notes = append(notes, t.config.NoGPUs)
 	}
 	if err := t.files.failed.Get(); err != nil {
 		notes = append(notes, fmt.Sprintf("%s: %v", filesMissing, err))
 	}
-	return &api.StatusResponse{Resources: t.resources(v), Notes: notes}
+	return &api.StatusResponse{Resources: t.listResources(v), Notes: notes}
 }
 
-// resources returns the devices of a view with their owners, by resource name.
-func (t *teller) resources(v *view) []*api.Resource {
-	taken := t.taken(v)
+// listResources returns the devices of a view with their owners, by resource name.
+func (t *teller) listResources(v *view) []*api.Resource {
+	taken := t.takenDevices(v)
 	byName := map[string]*api.Resource{}
 	add := func(name string, kind device.Kind, one device.Device, at, held string) {
 		if byName[name] == nil {
@@ -57,7 +57,7 @@ func (t *teller) resources(v *view) []*api.Resource {
 		status := &api.DeviceStatus{Device: one.Encode(), Switch: at}
 		status.Owner, status.Allocated = taken[one.ID], taken[one.ID] != nil
 		if held != "" && !status.Allocated {
-			status.Owner, status.Allocated = holder(held), true
+			status.Owner, status.Allocated = parseHolder(held), true
 		}
 		byName[name].Devices = append(byName[name].Devices, status)
 	}
@@ -74,11 +74,11 @@ func (t *teller) resources(v *view) []*api.Resource {
 	return resources
 }
 
-// taken returns the owners of devices that claims hold, by device ID. Of claims that cannot be read the last
-// known devices stay taken.
-func (t *teller) taken(v *view) map[string]*api.Owner {
+// takenDevices returns the owners of devices that claims hold, by device ID. Of claims that cannot be read
+// the last known devices stay taken.
+func (t *teller) takenDevices(v *view) map[string]*api.Owner {
 	prepared, err := t.preparer.Prepared()
-	t.complaints.report("prepared claims not read; status lacks the holders of devices", err)
+	t.complaints.reportResult("prepared claims not read; status lacks the holders of devices", err)
 	taken := map[string]*api.Owner{}
 	if err != nil {
 		for id := range v.inUse {
@@ -86,7 +86,7 @@ func (t *teller) taken(v *view) map[string]*api.Owner {
 		}
 	}
 	for _, c := range prepared {
-		owner := ownerOf(t.owners.of(c))
+		owner := ownerOf(t.owners.outcomeOf(c))
 		for _, p := range c.Devices {
 			for _, id := range p.Holds() {
 				taken[id] = owner
@@ -99,12 +99,12 @@ func (t *teller) taken(v *view) map[string]*api.Owner {
 // ownerOf returns the owner of a claim's devices, if known. A claim does not identify the container, so the
 // claim's name takes its place.
 func ownerOf(o outcome) *api.Owner {
-	return &api.Owner{Namespace: o.Namespace, Pod: cmp.Or(o.owner(), "?"), Container: "claim " + o.Name}
+	return &api.Owner{Namespace: o.Namespace, Pod: cmp.Or(o.firstPod(), "?"), Container: "claim " + o.Name}
 }
 
-// holder returns the holder of a device that a device plugin assigned: "pod team/train-0, by a device
+// parseHolder returns the holder of a device that a device plugin assigned: "pod team/train-0, by a device
 // plugin".
-func holder(text string) *api.Owner {
+func parseHolder(text string) *api.Owner {
 	who, _, _ := strings.Cut(text, ", ")
 	namespace, pod, known := strings.Cut(strings.TrimPrefix(who, "pod "), "/")
 	if !known {
@@ -149,13 +149,13 @@ func (t *teller) Explain(_ context.Context, namespace, pod, _ string) ([]*api.De
 	v := t.newest.Get()
 	var decisions []*api.Decision
 	for _, c := range prepared {
-		if o := t.owners.of(c); its(o) {
-			decisions = append(decisions, given(v.State.Machine, o)...)
+		if o := t.owners.outcomeOf(c); its(o) {
+			decisions = append(decisions, decisionsOf(v.State.Machine, o)...)
 		}
 	}
-	for _, o := range t.owners.refusals() {
+	for _, o := range t.owners.lastRefusals() {
 		if its(o) {
-			one := decision(o)
+			one := newDecision(o)
 			one.Refusal = o.Refused
 			decisions = append(decisions, one)
 		}
@@ -169,7 +169,7 @@ func (t *teller) Explain(_ context.Context, namespace, pod, _ string) ([]*api.De
 	return decisions, nil
 }
 
-func decision(o outcome) *api.Decision {
+func newDecision(o outcome) *api.Decision {
 	one := &api.Decision{
 		TookNano: int64(o.Took), Container: ownerOf(o), Known: "claim " + o.Namespace + "/" + o.Name,
 	}
@@ -179,13 +179,13 @@ func decision(o outcome) *api.Decision {
 	return one
 }
 
-// given returns the requests of a prepared claim.
-func given(machine pool.Machine, o outcome) (decisions []*api.Decision) {
+// decisionsOf returns the requests of a prepared claim.
+func decisionsOf(machine pool.Machine, o outcome) (decisions []*api.Decision) {
 	byRequest := map[string]*api.Decision{}
 	for _, p := range o.Devices {
 		one := byRequest[p.Request]
 		if one == nil {
-			one = decision(o)
+			one = newDecision(o)
 			one.Resource = "request " + p.Request
 			one.AllocatedUnixNano = max(one.TimeUnixNano, time.Unix(0, 1).UnixNano())
 			byRequest[p.Request] = one
@@ -194,7 +194,7 @@ func given(machine pool.Machine, o outcome) (decisions []*api.Decision) {
 		one.Size++
 		one.Chosen = append(one.Chosen, p.Device)
 		one.Allocated = append(one.Allocated, slices.Concat(p.GPUs, p.VFs)...)
-		one.Pairs = append(one.Pairs, pairs(machine, p)...)
+		one.Pairs = append(one.Pairs, pairsOf(machine, p)...)
 	}
 	for _, one := range decisions {
 		one.Reason = "the scheduler chose " + strings.Join(one.GetChosen(), " ")
@@ -202,17 +202,17 @@ func given(machine pool.Machine, o outcome) (decisions []*api.Decision) {
 	return decisions
 }
 
-// pairs returns the pairs of a device with one or several.
-func pairs(machine pool.Machine, p claims.Prepared) (pairs []*api.Pair) {
+// pairsOf returns the pairs of a device with one or several.
+func pairsOf(machine pool.Machine, p claims.Prepared) (pairs []*api.Pair) {
 	for i := range min(len(p.GPUs), len(p.VFs)) {
 		gpu, vf := p.GPUs[i], p.VFs[i]
-		pairs = append(pairs, &api.Pair{Gpu: gpu, Vf: vf, Distance: distance(machine, gpu, vf)})
+		pairs = append(pairs, &api.Pair{Gpu: gpu, Vf: vf, Distance: describeDistance(machine, gpu, vf)})
 	}
 	return pairs
 }
 
-// distance returns the distance of a GPU and a VF; "" if the node no longer has both.
-func distance(machine pool.Machine, gpu, vf string) string {
+// describeDistance returns the distance of a GPU and a VF; "" if the node no longer has both.
+func describeDistance(machine pool.Machine, gpu, vf string) string {
 	var a, b topology.Address
 	for _, g := range machine.GPUs {
 		if g.ID == gpu {
@@ -233,27 +233,27 @@ func distance(machine pool.Machine, gpu, vf string) string {
 // tellUnsound forwards the unsound devices of claims periodically until ctx is done.
 func (t *teller) tellUnsound(ctx context.Context, to func([]coordination.Unsound)) {
 	coordination.LookForUnsound(ctx, func() {
-		if list, known := t.unsound(); known {
+		if list, known := t.findUnsound(); known {
 			to(list)
 		}
 	})
 }
 
-// unsound returns the unsound devices of the present view with a claim's pod; false if the claims are
+// findUnsound returns the unsound devices of the present view with a claim's pod; false if the claims are
 // unknown.
-func (t *teller) unsound() (list []coordination.Unsound, known bool) {
+func (t *teller) findUnsound() (list []coordination.Unsound, known bool) {
 	prepared, err := t.preparer.Prepared()
 	if err != nil {
 		return nil, false // Status reports the error
 	}
 	uids := map[kubelet.Pod]string{}
 	for _, c := range prepared {
-		o := t.owners.of(c)
+		o := t.owners.outcomeOf(c)
 		for _, pod := range o.Pods {
 			uids[kubelet.Pod{Namespace: o.Namespace, Name: pod.Name}] = string(pod.UID)
 		}
 	}
-	return coordination.UnsoundOf(t.resources(t.newest.Get()), uids), true
+	return coordination.UnsoundOf(t.listResources(t.newest.Get()), uids), true
 }
 
 // complaintPause is the time without an error after which an error without a reported end counts as new.
@@ -276,9 +276,9 @@ func newComplaints(log *slog.Logger) *complaints {
 	return &complaints{log: log, last: map[string]complaint{}}
 }
 
-// report takes the result of each attempt: it logs an error with its consequence, unless the attempt before
-// had the same error, and the end of the errors.
-func (c *complaints) report(consequence string, err error) {
+// reportResult takes the result of each attempt: it logs an error with its consequence, unless the attempt
+// before had the same error, and the end of the errors.
+func (c *complaints) reportResult(consequence string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, failed := c.last[consequence]
@@ -294,12 +294,12 @@ func (c *complaints) report(consequence string, err error) {
 	}
 }
 
-// complain is report for an activity that reports only errors.
-func (c *complaints) complain(consequence string, err error) {
+// reportError is report for an activity that reports only errors.
+func (c *complaints) reportError(consequence string, err error) {
 	c.mu.Lock()
 	if before, failed := c.last[consequence]; failed && time.Since(before.at) > complaintPause {
 		delete(c.last, consequence)
 	}
 	c.mu.Unlock()
-	c.report(consequence, err)
+	c.reportResult(consequence, err)
 }

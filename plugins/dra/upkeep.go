@@ -32,9 +32,9 @@ type viewer struct {
 	gates     *gates
 	holders   *holderView
 	changed   system.Trigger     // an input of the view may have changed
-	refreshes chan chan struct{} // closed by follow after a refresh
+	refreshes chan chan struct{} // closed by followChanges after a refresh
 
-	// of the goroutine of follow, and of Run before
+	// of the goroutine of followChanges, and of Run before
 	machine pool.Machine // without holders
 	looks   int          // number of looks at the machine
 	noted   []string     // logged notes
@@ -54,8 +54,8 @@ type scan struct {
 	gpus, vfs <-chan struct{} // nil for devices that the node does not have
 }
 
-// look scans the machine.
-func (w *viewer) look() (scan, error) {
+// scanMachine scans the machine.
+func (w *viewer) scanMachine() (scan, error) {
 	var found scan
 	var offered map[string][]gpu.Device
 	var in []pools.Pool
@@ -75,15 +75,15 @@ func (w *viewer) look() (scan, error) {
 	return found, nil
 }
 
-// begin builds the first view.
-func (w *viewer) begin(ctx context.Context) (scan, error) {
-	found, err := w.look()
+// buildFirst builds the first view.
+func (w *viewer) buildFirst(ctx context.Context) (scan, error) {
+	found, err := w.scanMachine()
 	if err != nil {
 		return found, err
 	}
 	w.machine = found.machine
-	w.holders.update(ctx, found.machine)
-	w.update()
+	w.holders.updateHolders(ctx, found.machine)
+	w.updateView()
 	return found, nil
 }
 
@@ -91,17 +91,17 @@ func (w *viewer) begin(ctx context.Context) (scan, error) {
 // failed look may be the last change.
 const lookRetry = 5 * time.Second
 
-// follow updates the view after each change until ctx is done.
-func (w *viewer) follow(ctx context.Context, now scan) error {
+// followChanges updates the view after each change until ctx is done.
+func (w *viewer) followChanges(ctx context.Context, now scan) error {
 	w.machine = now.machine
 	var again <-chan time.Time // after a failed look
 	for {
-		w.update()
+		w.updateView()
 		select {
 		case <-ctx.Done():
 			return nil
 		case answer := <-w.refreshes:
-			w.update()
+			w.updateView()
 			close(answer)
 			continue
 		case <-w.changed:
@@ -110,8 +110,8 @@ func (w *viewer) follow(ctx context.Context, now scan) error {
 		case <-now.vfs:
 		case <-again:
 		}
-		seen, err := w.look()
-		w.complaints.report("devices not read; using the last known devices", err)
+		seen, err := w.scanMachine()
+		w.complaints.reportResult("devices not read; using the last known devices", err)
 		again = nil
 		if err != nil {
 			seen.machine, again = w.machine, time.After(lookRetry)
@@ -121,8 +121,8 @@ func (w *viewer) follow(ctx context.Context, now scan) error {
 	}
 }
 
-// refresh waits until follow has updated the view.
-func (w *viewer) refresh(ctx context.Context) error {
+// awaitUpdate waits until follow has updated the view.
+func (w *viewer) awaitUpdate(ctx context.Context) error {
 	answer := make(chan struct{})
 	select {
 	case w.refreshes <- answer:
@@ -133,14 +133,14 @@ func (w *viewer) refresh(ctx context.Context) error {
 	return nil
 }
 
-// update builds a new view, unless the inputs are the same.
-func (w *viewer) update() {
+// updateView builds a new view, unless the inputs are the same.
+func (w *viewer) updateView() {
 	last := w.newest.Get()
-	now := observation{Gates: w.gates.features(), looks: w.looks, holders: w.holders.holders.Get()}
+	now := observation{Gates: w.gates.currentFeatures(), looks: w.looks, holders: w.holders.holders.Get()}
 	prepared, err := w.preparer.Prepared()
 	now.Bound, now.inUse = claims.Bound(prepared)
 	now.unread = err
-	w.complaints.report("prepared claims not read; using the last known claims", now.unread)
+	w.complaints.reportResult("prepared claims not read; using the last known claims", now.unread)
 	if now.unread != nil {
 		now.Bound, now.inUse = last.Bound, last.inUse
 		now.unread = fmt.Errorf("it is not known what claims have: %w", now.unread)
@@ -151,13 +151,13 @@ func (w *viewer) update() {
 	if now.holders == nil && now.unread == nil {
 		now.unread = errUnrecorded
 	}
-	if last.State.Pool.Devices != nil && last.equal(now) {
+	if last.State.Pool.Devices != nil && last.isEqual(now) {
 		return
 	}
 	v := newView(w.machine, now, pool.Options{
 		VFsPerPF: w.config.VFsPerPF, PairsAsVFs: w.config.PairsAsVFs, FailedLater: last.failedLater(w.machine),
 	})
-	w.logNotes(v.notes())
+	w.logNotes(v.listNotes())
 	w.newest.Set(v)
 }
 
@@ -182,7 +182,7 @@ func (w *viewer) watchHolders(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		w.holders.update(ctx, w.newest.Get().State.Machine)
+		w.holders.updateHolders(ctx, w.newest.Get().State.Machine)
 		w.changed.Fire()
 	}
 }
@@ -208,10 +208,11 @@ func newOrphanCollector(service *claimService) *orphanCollector {
 	return &orphanCollector{claimService: service, gone: map[types.UID]time.Time{}}
 }
 
-// run collects until ctx is done: periodically, and after a refused claim, whose devices an orphan may hold.
-func (o *orphanCollector) run(ctx context.Context) {
+// collectPeriodically collects until ctx is done: periodically, and after a refused claim, whose devices an
+// orphan may hold.
+func (o *orphanCollector) collectPeriodically(ctx context.Context) {
 	for {
-		pause := o.collect(ctx, time.Now())
+		pause := o.collectOrphans(ctx, time.Now())
 		select {
 		case <-ctx.Done():
 			return
@@ -221,9 +222,9 @@ func (o *orphanCollector) run(ctx context.Context) {
 	}
 }
 
-// collect asks the API server for the prepared claims, records their pods, and unprepares claims that have
-// been gone for some time. It returns the pause until the next call.
-func (o *orphanCollector) collect(ctx context.Context, now time.Time) (pause time.Duration) {
+// collectOrphans asks the API server for the prepared claims, records their pods, and unprepares claims that
+// have been gone for some time. It returns the pause until the next call.
+func (o *orphanCollector) collectOrphans(ctx context.Context, now time.Time) (pause time.Duration) {
 	prepared, err := o.preparer.Prepared()
 	if err != nil {
 		return claimsRetry
@@ -234,7 +235,7 @@ func (o *orphanCollector) collect(ctx context.Context, now time.Time) (pause tim
 		claim, err := o.config.Client.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
 		switch {
 		case err == nil && claim.UID == c.UID:
-			o.owners.learn(claim)
+			o.owners.learnPods(claim)
 			o.completeStatus(claim, c)
 			continue
 		case err != nil && !apierrors.IsNotFound(err):
@@ -248,7 +249,7 @@ func (o *orphanCollector) collect(ctx context.Context, now time.Time) (pause tim
 		if !before {
 			first = now
 		}
-		if now.Sub(first) < orphanPatience || o.isUsed(ctx, c) || !o.unprepare(ctx, c) {
+		if now.Sub(first) < orphanPatience || o.isUsed(ctx, c) || !o.unprepareOrphan(ctx, c) {
 			since[c.UID] = first
 			pause = min(pause, orphanPause)
 		}
@@ -269,7 +270,7 @@ func claimsPauseOf(nodeName string) time.Duration {
 // isUsed reports whether one of a claim's pods runs, or may run: a forced deletion of a claim does not end
 // the pods.
 func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
-	for _, its := range o.owners.of(c).Pods {
+	for _, its := range o.owners.outcomeOf(c).Pods {
 		pod, err := o.config.Client.CoreV1().Pods(c.Namespace).Get(ctx, its.Name, metav1.GetOptions{})
 		isGone := apierrors.IsNotFound(err) || err == nil && pod.UID != its.UID
 		if !isGone && (err != nil || !kubelet.HasEnded(pod)) {
@@ -279,8 +280,8 @@ func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
 	return false
 }
 
-// unprepare unprepares an orphan, and reports success.
-func (o *orphanCollector) unprepare(ctx context.Context, c claims.Claim) bool {
+// unprepareOrphan unprepares an orphan, and reports success.
+func (o *orphanCollector) unprepareOrphan(ctx context.Context, c claims.Claim) bool {
 	log := o.config.Log
 	log.Warn("unpreparing a claim that no longer exists and that the kubelet did not unprepare",
 		"claim", c.Namespace+"/"+c.Name, "uid", c.UID)
@@ -302,26 +303,26 @@ type fileRestorer struct {
 	failed *system.Newest[error] // reason for missing files, nil if all exist
 }
 
-// begin restores files at the start.
-func (f *fileRestorer) begin(ctx context.Context) {
+// restoreFiles restores files at the start.
+func (f *fileRestorer) restoreFiles(ctx context.Context) {
 	err := f.preparer.Restore(ctx, f.newest.Get().State)
-	f.complaints.report(filesMissing, err)
+	f.complaints.reportResult(filesMissing, err)
 	f.failed.Set(err)
 }
 
-// run restores files periodically until ctx is done, and after a change of the machine's devices, such as VFs
-// that appear late after a boot. Each look compares all files of claims with the machine, so that a failed
-// write, a lost file and an outdated file need no notification.
-func (f *fileRestorer) run(ctx context.Context) {
+// repairPeriodically restores files periodically until ctx is done, and after a change of the machine's
+// devices, such as VFs that appear late after a boot. Each look compares all files of claims with the
+// machine, so that a failed write, a lost file and an outdated file need no notification.
+func (f *fileRestorer) repairPeriodically(ctx context.Context) {
 	tick := time.NewTicker(filesPause)
 	defer tick.Stop()
 	for {
 		v, changed := f.newest.Watch()
 		if err := f.preparer.Repair(ctx, v.State); !errors.Is(err, claims.ErrBusy) && ctx.Err() == nil {
-			f.complaints.report(filesMissing, err)
+			f.complaints.reportResult(filesMissing, err)
 			f.failed.Set(err)
 		}
-		f.tidy()
+		f.removeTemporaries()
 		select {
 		case <-ctx.Done():
 			return
@@ -331,8 +332,8 @@ func (f *fileRestorer) run(ctx context.Context) {
 	}
 }
 
-// tidy removes the temporary files of killed processes from the run directory.
-func (f *fileRestorer) tidy() {
+// removeTemporaries removes the temporary files of killed processes from the run directory.
+func (f *fileRestorer) removeTemporaries() {
 	err := f.config.Host.Disk.RemoveTemporaries(f.config.RunDir, system.Abandoned)
-	f.complaints.report("temporary files of killed processes are left behind", err)
+	f.complaints.reportResult("temporary files of killed processes are left behind", err)
 }

@@ -108,7 +108,7 @@ func TestOrphans(t *testing.T) {
 		{time.Hour, false, 2 * claimsPause, []string{"alive"}},
 	} {
 		away = step.away
-		if pause := gone.collect(t.Context(), began.Add(step.after)); pause > step.pause {
+		if pause := gone.collectOrphans(t.Context(), began.Add(step.after)); pause > step.pause {
 			t.Errorf("after %s: looks again after %s", step.after, pause)
 		}
 		list, err := d.preparer.Prepared()
@@ -126,8 +126,8 @@ func TestOrphans(t *testing.T) {
 	if len(gone.gone) > 0 {
 		t.Errorf("remembered: %v", gone.gone)
 	}
-	if c := (claims.Claim{UID: "uid-alive"}); d.owners.of(c).owner() != "train-0" {
-		t.Errorf("owner %v", d.owners.of(c))
+	if c := (claims.Claim{UID: "uid-alive"}); d.owners.outcomeOf(c).firstPod() != "train-0" {
+		t.Errorf("owner %v", d.owners.outcomeOf(c))
 	}
 }
 
@@ -143,7 +143,7 @@ func TestOrphanOfARunningPod(t *testing.T) {
 			{Resource: "pods", Name: "train-0", UID: "uid-pod"},
 		}},
 	}
-	d.owners.learn(claim)
+	d.owners.learnPods(claim)
 	pod, left := collecting(t, client, d)
 	pods := client.CoreV1().Pods("team")
 	left("the pod runs", 1)
@@ -175,7 +175,7 @@ func TestFilesAreRepairedPeriodically(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended := make(chan struct{})
-		go func() { defer close(ended); files.run(ctx) }()
+		go func() { defer close(ended); files.repairPeriodically(ctx) }()
 		synctest.Wait()
 		left := filepath.Join(cdiDir, "tandem.dev-claim_uid-ended.json")
 		for range 2 {
@@ -220,7 +220,7 @@ func TestOrphanOfALaterPod(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	d := newClaimService(t, client, dir, log)
 	prepared(t, dir, "train")
-	d.owners.asked(reserved("first"), time.Now(), time.Second, nil)
+	d.owners.recordOutcome(reserved("first"), time.Now(), time.Second, nil)
 	second := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "second", UID: "uid-second"}}
 	for _, object := range []runtime.Object{reserved("second"), second} {
 		if err := client.Tracker().Add(object); err != nil {
@@ -228,8 +228,8 @@ func TestOrphanOfALaterPod(t *testing.T) {
 		}
 	}
 	gone, now := newOrphanCollector(d), time.Now()
-	gone.collect(t.Context(), now)
-	if of := d.owners.of(claims.Claim{UID: "uid-train"}); of.Asked.IsZero() || of.Took != time.Second {
+	gone.collectOrphans(t.Context(), now)
+	if of := d.owners.outcomeOf(claims.Claim{UID: "uid-train"}); of.Asked.IsZero() || of.Took != time.Second {
 		t.Errorf("asked %s, took %s", of.Asked, of.Took)
 	}
 	all := client.ResourceV1().ResourceClaims("team")
@@ -238,7 +238,7 @@ func TestOrphanOfALaterPod(t *testing.T) {
 	}
 	for range 3 {
 		now = now.Add(orphanPatience)
-		gone.collect(t.Context(), now)
+		gone.collectOrphans(t.Context(), now)
 	}
 	if list, err := d.preparer.Prepared(); err != nil || len(list) != 1 {
 		t.Errorf("prepared %v, %v: pod second runs", list, err)
@@ -284,7 +284,7 @@ func TestUnprepare(t *testing.T) {
 		claim := kubeletplugin.NamespacedObject{UID: "uid-train"}
 		claim.Namespace, claim.Name = "team", "train"
 		d.owners.given[claim.UID] = outcome{Claim: claims.Claim{UID: claim.UID}}
-		d.statuses.write(reserved("train-0"), []resourceapi.AllocatedDeviceStatus{{Device: "gpu"}})
+		d.statuses.queueStatus(reserved("train-0"), []resourceapi.AllocatedDeviceStatus{{Device: "gpu"}})
 		left := 0
 		if damaged {
 			left = 1
@@ -317,13 +317,13 @@ func TestStatusLater(t *testing.T) {
 		devices   int
 	}{{true, 1, 0}, {false, 1, 1}, {false, 0, 1}} {
 		forbidden = step.forbidden
-		collector.collect(t.Context(), time.Now())
+		collector.collectOrphans(t.Context(), time.Now())
 		if queued := d.statuses.queue.Len(); queued != step.queued {
 			t.Fatalf("queued %d, want %d", queued, step.queued)
 		}
 		if step.queued > 0 {
 			uid, _ := d.statuses.queue.Get()
-			d.statuses.one(t.Context(), uid)
+			d.statuses.applyStatus(t.Context(), uid)
 			d.statuses.queue.Done(uid)
 		}
 		claim, err := client.ResourceV1().ResourceClaims("team").Get(t.Context(), "train", metav1.GetOptions{})
@@ -348,7 +348,7 @@ func collecting(
 		t.Helper()
 		for range 3 {
 			now = now.Add(orphanPatience)
-			gone.collect(t.Context(), now)
+			gone.collectOrphans(t.Context(), now)
 		}
 		if list, err := d.preparer.Prepared(); err != nil || len(list) != want {
 			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, want)

@@ -50,7 +50,7 @@ func (n *node) check(alive ...*resourceapi.ResourceClaim) {
 	}
 	n.same("CDI specs", specs, want)
 	for _, c := range known {
-		for _, first := range c.firsts() {
+		for _, first := range c.firstOfGroups() {
 			hasVF := func(d Prepared) bool { return len(d.VFs) > 0 }
 			if slices.ContainsFunc(inGroup(known, first.Group), hasVF) && !slices.Contains(groups, first.Group) {
 				groups = append(groups, first.Group)
@@ -89,7 +89,7 @@ func names(dir string) []string {
 // together counts the pairs of a group of containers, and those that are on one switch.
 func (n *node) together(devices []Prepared) (pairs, together int) {
 	n.t.Helper()
-	choice, err := newDecision(n.state, nil, nil).lists(devices)
+	choice, err := newDecision(n.state, nil, nil).orderDevices(devices)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func (n *node) together(devices []Prepared) (pairs, together int) {
 func (n *node) aligned(claim *resourceapi.ResourceClaim, want int) {
 	n.t.Helper()
 	c, all := n.prepared(claim.UID), 0
-	for _, first := range c.firsts() {
+	for _, first := range c.firstOfGroups() {
 		pairs, together := n.together(inGroup([]Claim{c}, first.Group))
 		if pairs != together {
 			n.t.Errorf("%s: %d of %d pairs are on one switch: %+v", first.Group, together, pairs, c.Devices)
@@ -119,7 +119,7 @@ func (n *node) aligned(claim *resourceapi.ResourceClaim, want int) {
 }
 
 func devicesOf(claim *resourceapi.ResourceClaim) (devices []string) {
-	for _, r := range results(claim) {
+	for _, r := range driverResults(claim) {
 		devices = append(devices, r.Device)
 	}
 	return devices

@@ -37,8 +37,9 @@ func sortedByName(claims []Claim) []Claim {
 // ErrBusy means that another Preparer is using the directory.
 var ErrBusy = errors.New("claims are being prepared or unprepared")
 
-// lock waits until no other Preparer uses the directory. The kernel releases the lock when the process ends.
-func lock(dir string) (release func(), err error) { return lockBy(dir, syscall.LOCK_EX) }
+// lockFolder waits until no other Preparer uses the directory. The kernel releases the lock when the process
+// ends.
+func lockFolder(dir string) (release func(), err error) { return lockBy(dir, syscall.LOCK_EX) }
 
 // tryLock is lock without waiting: it returns ErrBusy instead.
 func tryLock(dir string) (release func(), err error) {
@@ -74,25 +75,25 @@ type store struct {
 	durable atomic.Pointer[[]byte] // the last content known to survive a power failure; nil if unknown
 }
 
-func (s *store) name() string { return filepath.Join(s.files.Dir, FileName) }
+func (s *store) path() string { return filepath.Join(s.files.Dir, FileName) }
 
-// load returns the content of the checkpoint, nil if the file does not exist, and the prepared claims, by
-// namespace and name. A checkpoint that cannot be read, or that is missing although claims have CDI specs, is
-// not an empty checkpoint: any device can belong to a pod with a claim.
-func (s *store) load() (content []byte, known []Claim, err error) {
-	content, err = os.ReadFile(s.name())
+// loadClaims returns the content of the checkpoint, nil if the file does not exist, and the prepared claims,
+// by namespace and name. A checkpoint that cannot be read, or that is missing although claims have CDI specs,
+// is not an empty checkpoint: any device can belong to a pod with a claim.
+func (s *store) loadClaims() (content []byte, known []Claim, err error) {
+	content, err = os.ReadFile(s.path())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		with, err := s.files.specs()
+		with, err := s.files.listSpecs()
 		if err == nil && len(with) > 0 {
-			err = fmt.Errorf("read %s: %w: there is no file, and %d claims have CDI specs", s.name(),
+			err = fmt.Errorf("read %s: %w: there is no file, and %d claims have CDI specs", s.path(),
 				coordination.ErrUnknownClaims, len(with))
 		}
 		return nil, nil, withRemedy(err)
 	case err != nil:
 		return nil, nil, fmt.Errorf("read prepared claims: %w", err)
 	}
-	known, err = coordination.DecodeClaims[Claim](s.name(), content)
+	known, err = coordination.DecodeClaims[Claim](s.path(), content)
 	return content, known, withRemedy(err)
 }
 
@@ -105,15 +106,15 @@ func withRemedy(err error) error {
 		"the pods with claims of driver %s on this node, then delete the file", err, pool.Driver)
 }
 
-// read returns the prepared claims, from a durable checkpoint. It restores a file that was lost since the
-// last call. A checkpoint that cannot be read stays as it is.
-func (s *store) read() ([]Claim, error) {
-	content, known, err := s.load()
+// readClaims returns the prepared claims, from a durable checkpoint. It restores a file that was lost since
+// the last call. A checkpoint that cannot be read stays as it is.
+func (s *store) readClaims() ([]Claim, error) {
+	content, known, err := s.loadClaims()
 	if content == nil && (err == nil || errors.Is(err, coordination.ErrUnknownClaims)) {
-		return s.restore(err)
+		return s.restoreClaims(err)
 	}
 	if err == nil {
-		err = s.keep(content)
+		err = s.keepDurable(content)
 	}
 	if err != nil {
 		return nil, err
@@ -121,46 +122,46 @@ func (s *store) read() ([]Claim, error) {
 	return known, nil
 }
 
-// restore writes the last checkpoint of the process in place of a missing file, unless another process has
-// prepared a claim since: then it returns the given error, the cause of unknown claims. Before the first
+// restoreClaims writes the last checkpoint of the process in place of a missing file, unless another process
+// has prepared a claim since: then it returns the given error, the cause of unknown claims. Before the first
 // claim the file has none: wherever a driver was, a missing file is a lost one.
-func (s *store) restore(unknown error) ([]Claim, error) {
+func (s *store) restoreClaims(unknown error) ([]Claim, error) {
 	durable := s.durable.Load()
 	switch {
 	case unknown != nil && durable == nil:
 		return nil, unknown
 	case durable == nil:
-		return nil, s.save(nil)
+		return nil, s.saveClaims(nil)
 	}
-	known, err := coordination.DecodeClaims[Claim](s.name(), *durable)
-	with, unlisted := s.files.specs()
-	isOther := func(uid types.UID) bool { return !(Claim{UID: uid}).in(known) }
+	known, err := coordination.DecodeClaims[Claim](s.path(), *durable)
+	with, unlisted := s.files.listSpecs()
+	isOther := func(uid types.UID) bool { return !(Claim{UID: uid}).isIn(known) }
 	if err = errors.Join(err, unlisted); err != nil || slices.ContainsFunc(with, isOther) {
 		return nil, cmp.Or(unknown, err)
 	}
-	s.files.Log.Error("the record of claims is gone; writing it again", "file", s.name(), "claims", len(known))
-	return known, s.save(known)
+	s.files.Log.Error("the record of claims is gone; writing it again", "file", s.path(), "claims", len(known))
+	return known, s.saveClaims(known)
 }
 
-func (s *store) save(claims []Claim) error {
+func (s *store) saveClaims(claims []Claim) error {
 	content, err := coordination.EncodeClaims(sortedByName(claims))
 	if err != nil {
 		return err
 	}
-	if err := s.files.Host.Disk.ReplaceDurably(s.name(), content, 0o600); err != nil {
+	if err := s.files.Host.Disk.ReplaceDurably(s.path(), content, 0o600); err != nil {
 		return err
 	}
 	s.durable.Store(&content)
 	return nil
 }
 
-// keep makes the content of the checkpoint durable, after a failed save and after a process that was killed:
-// answers to the kubelet refer to the content, even if nothing is written.
-func (s *store) keep(content []byte) error {
+// keepDurable makes the content of the checkpoint durable, after a failed save and after a process that was
+// killed: answers to the kubelet refer to the content, even if nothing is written.
+func (s *store) keepDurable(content []byte) error {
 	if durable := s.durable.Load(); durable != nil && bytes.Equal(content, *durable) {
 		return nil
 	}
-	if err := s.files.Host.Disk.Keep(s.name()); err != nil {
+	if err := s.files.Host.Disk.Keep(s.path()); err != nil {
 		return err
 	}
 	s.durable.Store(&content)
@@ -169,17 +170,19 @@ func (s *store) keep(content []byte) error {
 
 // Restore restores the files of the prepared claims, which do not persist over boots, and removes all other
 // files of claims, which a killed process may leave. Must be called at the start, before any other call.
-func (p *Preparer) Restore(ctx context.Context, state State) error { return p.repair(ctx, state, lock) }
+func (p *Preparer) Restore(ctx context.Context, state State) error {
+	return p.repairFiles(ctx, state, lockFolder)
+}
 
 // Repair is Restore at any other time: the machine may have missing devices again, and files may be lost. It
 // does not wait for the lock and returns ErrBusy instead.
 func (p *Preparer) Repair(ctx context.Context, state State) error {
-	return p.repair(ctx, state, tryLock)
+	return p.repairFiles(ctx, state, tryLock)
 }
 
-// repair restores the files of the prepared claims and removes temporary files and the files of all other
-// claims, under the lock. After an error of the checkpoint it removes temporary files only.
-func (p *Preparer) repair(
+// repairFiles restores the files of the prepared claims and removes temporary files and the files of all
+// other claims, under the lock. After an error of the checkpoint it removes temporary files only.
+func (p *Preparer) repairFiles(
 	ctx context.Context, state State, lock func(dir string) (release func(), err error),
 ) error {
 	release, err := lock(p.Dir)
@@ -191,7 +194,7 @@ func (p *Preparer) repair(
 }
 
 func (p *Preparer) repairClaims(ctx context.Context, state State) error {
-	known, err := p.store.read()
+	known, err := p.store.readClaims()
 	if err != nil {
 		return err
 	}
@@ -201,7 +204,7 @@ func (p *Preparer) repairClaims(ctx context.Context, state State) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("restore files of prepared claims: %w", ctx.Err())
 		}
-		problems = append(problems, m.restore(c))
+		problems = append(problems, m.restoreClaim(c))
 	}
 	return errors.Join(append(problems, p.files.tidySpecs(known), p.files.tidyPairs(known))...)
 }

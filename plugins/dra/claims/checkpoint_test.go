@@ -31,7 +31,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	if err := os.MkdirAll(n.Dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.store.save(claims); err != nil {
+	if err := n.store.saveClaims(claims); err != nil {
 		t.Fatal(err)
 	}
 	got, err := n.Prepared()

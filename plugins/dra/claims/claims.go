@@ -88,7 +88,7 @@ type Result struct {
 
 // Claim returns a claim of the call, or why it is not prepared.
 func (r Result) Claim(uid types.UID) (Claim, error) {
-	if c := find(r.Claims, uid); c.in(r.Claims) {
+	if c := findClaim(r.Claims, uid); c.isIn(r.Claims) {
 		return c, nil
 	}
 	return Claim{}, r.Err
@@ -96,13 +96,13 @@ func (r Result) Claim(uid types.UID) (Claim, error) {
 
 // HasMoved reports whether claims of the call have other VFs than those that their devices name. The API
 // server must have Bound(r.All) before the kubelet's answer, because Multus reads the VF of a device there.
-func (r Result) HasMoved() bool { return redeemed(r.Claims...) }
+func (r Result) HasMoved() bool { return haveMoved(r.Claims...) }
 
 // Withhold returns the result if the API server does not have the VFs of claims that have moved: they are
 // recorded and have their files, but the kubelet does not get the names of their CDI devices. A repeated call
 // finds them recorded, and the end of the pod unprepares them.
 func (r Result) Withhold(reason error) Result {
-	hasMoved := func(c Claim) bool { return redeemed(c) }
+	hasMoved := func(c Claim) bool { return haveMoved(c) }
 	return Result{slices.DeleteFunc(slices.Clone(r.Claims), hasMoved), r.All, errors.Join(r.Err, reason)}
 }
 
@@ -114,13 +114,13 @@ func NewClaim(claim *resourceapi.ResourceClaim) Claim {
 // String names the claim for people: "claim team/train-0".
 func (c Claim) String() string { return "claim " + c.Namespace + "/" + c.Name }
 
-// in reports whether claims contain the claim.
-func (c Claim) in(claims []Claim) bool {
+// isIn reports whether claims contain the claim.
+func (c Claim) isIn(claims []Claim) bool {
 	return slices.ContainsFunc(claims, func(d Claim) bool { return d.UID == c.UID })
 }
 
-// request returns the request of the claim, without the name of a subrequest.
-func (p Prepared) request() string {
+// requestName returns the request of the claim, without the name of a subrequest.
+func (p Prepared) requestName() string {
 	request, _, _ := strings.Cut(p.Request, "/")
 	return request
 }
@@ -130,19 +130,19 @@ func (p Prepared) Holds() []string {
 	if p.Admin {
 		return nil
 	}
-	return append(slices.Clone(p.GPUs), p.vfs()...)
+	return append(slices.Clone(p.GPUs), p.allVFs()...)
 }
 
-// vfs returns the assigned VFs, and the idle VF of a token.
-func (p Prepared) vfs() []string {
+// allVFs returns the assigned VFs, and the idle VF of a token.
+func (p Prepared) allVFs() []string {
 	if p.Token == "" {
 		return p.VFs
 	}
 	return append(slices.Clone(p.VFs), p.Token)
 }
 
-// find returns the claim with a UID, without devices if the claim is not prepared.
-func find(known []Claim, uid types.UID) Claim {
+// findClaim returns the claim with a UID, without devices if the claim is not prepared.
+func findClaim(known []Claim, uid types.UID) Claim {
 	if i := slices.IndexFunc(known, func(c Claim) bool { return c.UID == uid }); i >= 0 {
 		return known[i]
 	}
@@ -173,8 +173,8 @@ func (c Claim) Answer() []kubeletplugin.Device {
 	return devices
 }
 
-// firsts returns the first device of each group.
-func (c Claim) firsts() []Prepared {
+// firstOfGroups returns the first device of each group.
+func (c Claim) firstOfGroups() []Prepared {
 	var firsts []Prepared
 	for _, d := range c.Devices {
 		if !slices.ContainsFunc(firsts, func(f Prepared) bool { return f.Group == d.Group }) {
@@ -207,15 +207,15 @@ func Bound(claims []Claim) (bound, inUse map[string]string) {
 	return bound, inUse
 }
 
-// redeemed reports whether claims have tokens with other VFs assigned.
-func redeemed(claims ...Claim) bool {
+// haveMoved reports whether claims have tokens with other VFs assigned.
+func haveMoved(claims ...Claim) bool {
 	return slices.ContainsFunc(claims, func(c Claim) bool {
 		return slices.ContainsFunc(c.Devices, func(d Prepared) bool { return d.Token != "" })
 	})
 }
 
-// results returns the devices of this driver in a claim's allocation.
-func results(claim *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAllocationResult {
+// driverResults returns the devices of this driver in a claim's allocation.
+func driverResults(claim *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAllocationResult {
 	if claim.Status.Allocation == nil {
 		return nil
 	}
@@ -225,7 +225,7 @@ func results(claim *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAlloca
 
 // isOf reports whether a prepared claim matches the claim's allocation.
 func (c Claim) isOf(claim *resourceapi.ResourceClaim) bool {
-	allocated := results(claim)
+	allocated := driverResults(claim)
 	if c.UID != claim.UID || len(allocated) == 0 || len(allocated) != len(c.Devices) {
 		return false
 	}
@@ -237,10 +237,10 @@ func (c Claim) isOf(claim *resourceapi.ResourceClaim) bool {
 	return true
 }
 
-// consumers returns the pods of a call if the decision depends on them; otherwise none. If they cannot be
+// neededPods returns the pods of a call if the decision depends on them; otherwise none. If they cannot be
 // read, the claims of each container are unknown: the kubelet retries after the error.
-func (r request) consumers(state State) ([]*corev1.Pod, error) {
-	isKnown := plain(r.called) && !canBeApart(state, r.called)
+func (r request) neededPods(state State) ([]*corev1.Pod, error) {
+	isKnown := isPlain(r.called) && !canBeApart(state, r.called)
 	if len(r.due) == 0 || isKnown && areAlone(r.known, r.called) {
 		return nil, nil
 	}
@@ -280,7 +280,7 @@ func reservedFor(claim *resourceapi.ResourceClaim, pods []*corev1.Pod) []*corev1
 func canBeApart(state State, claims []*resourceapi.ResourceClaim) bool {
 	gpus, vfs, separate := false, false, false
 	for _, claim := range claims {
-		for _, result := range results(claim) {
+		for _, result := range driverResults(claim) {
 			device := state.Pool.Devices[result.Device]
 			gpu := len(device.GPUs) > 0
 			vf := len(device.VFs) > 0 && (device.Type != pool.TypeGPUVF || !asksForGPU(claim, result.Request))

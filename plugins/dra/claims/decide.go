@@ -26,7 +26,7 @@ type decision struct {
 func newDecision(state State, prepared []Claim, groups groups) *decision {
 	d := &decision{newNodeIndex(state), groups}
 	for _, c := range prepared {
-		d.hold(c)
+		d.holdDevices(c)
 	}
 	return d
 }
@@ -34,7 +34,7 @@ func newDecision(state State, prepared []Claim, groups groups) *decision {
 // decideAll determines the devices of claims.
 func (d *decision) decideAll(due []*resourceapi.ResourceClaim) (fresh []Claim, err error) {
 	for _, claim := range due {
-		c, err := d.decide(claim)
+		c, err := d.decideClaim(claim)
 		if err != nil {
 			return nil, err
 		}
@@ -43,15 +43,15 @@ func (d *decision) decideAll(due []*resourceapi.ResourceClaim) (fresh []Claim, e
 	return fresh, nil
 }
 
-// decide determines the devices of a claim, or returns an error in one sentence.
-func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
+// decideClaim determines the devices of a claim, or returns an error in one sentence.
+func (d *decision) decideClaim(claim *resourceapi.ResourceClaim) (Claim, error) {
 	decided := NewClaim(claim)
 	required, err := demandOf(claim)
 	if err != nil {
 		return Claim{}, err
 	}
 	decided.Required = required
-	for _, result := range results(claim) {
+	for _, result := range driverResults(claim) {
 		device, ok := d.state.Pool.Devices[result.Device]
 		if !ok {
 			return Claim{}, fmt.Errorf("%s was allocated device %s, and the node has no such device any more: "+
@@ -59,42 +59,42 @@ func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
 		}
 		p := Prepared{
 			Request: result.Request, Pool: result.Pool, Device: result.Device,
-			GPUs: slices.Clone(device.GPUs), VFs: distinct(device.VFs),
+			GPUs: slices.Clone(device.GPUs), VFs: removeDuplicates(device.VFs),
 			Admin: result.AdminAccess != nil && *result.AdminAccess,
 		}
-		p.Group = d.groups.of(claim.UID, p.request())
+		p.Group = d.groups.nameGroup(claim.UID, p.requestName())
 		if device.Type == pool.TypeGPUVF && asksForGPU(claim, result.Request) {
 			p.VFs = nil
 		}
 		decided.Devices = append(decided.Devices, p)
 	}
-	d.redeem(decided.Devices)
+	d.redeemTokens(decided.Devices)
 	for i := range decided.Devices {
 		decided.Devices[i].Units = d.unitsOf(decided.Devices[i])
 	}
-	if err := d.check(decided); err != nil {
+	if err := d.checkDevices(decided); err != nil {
 		return Claim{}, err
 	}
-	d.hold(decided)
+	d.holdDevices(decided)
 	return decided, nil
 }
 
-// check is a final validation: no claim gets a device that does not exist or is not usable. The idle VF of a
-// token can be unhealthy.
-func (d *decision) check(c Claim) error {
+// checkDevices is a final validation: no claim gets a device that does not exist or is not usable. The idle
+// VF of a token can be unhealthy.
+func (d *decision) checkDevices(c Claim) error {
 	for _, p := range c.Devices {
 		for _, id := range p.GPUs {
 			g, ok := d.gpus[id]
-			if err := d.free(c, p, "GPU "+id, d.held.Of(id, g.Unit()), g.Unusable(), !ok); err != nil {
+			if err := d.checkFree(c, p, "GPU "+id, d.held.Of(id, g.Unit()), g.Unusable(), !ok); err != nil {
 				return err
 			}
 		}
-		for _, id := range p.vfs() {
+		for _, id := range p.allVFs() {
 			vf, ok := d.vfs[id]
 			if id == p.Token {
 				vf.Fault = ""
 			}
-			if err := d.free(c, p, "VF "+id, d.held.Of(id, vf.Unit()), vf.Unusable(), !ok); err != nil {
+			if err := d.checkFree(c, p, "VF "+id, d.held.Of(id, vf.Unit()), vf.Unusable(), !ok); err != nil {
 				return err
 			}
 		}
@@ -128,9 +128,9 @@ func (d *decision) checkTwice(c Claim) error {
 	return nil
 }
 
-// free returns an error if a claim cannot have a part of a device: because of its holder by a claim, or for
-// the reason why no claim can get the part.
-func (d *decision) free(c Claim, p Prepared, what, holder, unusable string, gone bool) error {
+// checkFree returns an error if a claim cannot have a part of a device: because of its holder by a claim, or
+// for the reason why no claim can get the part.
+func (d *decision) checkFree(c Claim, p Prepared, what, holder, unusable string, gone bool) error {
 	switch {
 	case gone:
 		return fmt.Errorf("%s was allocated device %s, and its %s is gone: delete the pod, so that another device "+
@@ -168,8 +168,8 @@ func asksForGPU(claim *resourceapi.ResourceClaim, request string) bool {
 	return false
 }
 
-// distinct removes duplicates.
-func distinct(list []string) []string {
+// removeDuplicates removes duplicates.
+func removeDuplicates(list []string) []string {
 	var once []string
 	for _, s := range list {
 		if !slices.Contains(once, s) {
@@ -202,8 +202,8 @@ func newNodeIndex(state State) *nodeIndex {
 	return n
 }
 
-// hold records the devices of a claim.
-func (n *nodeIndex) hold(c Claim) {
+// holdDevices records the devices of a claim.
+func (n *nodeIndex) holdDevices(c Claim) {
 	for _, p := range c.Devices {
 		for _, id := range p.Holds() {
 			n.held[coordination.ClaimUnitOf(id, p.Units)] = c.String()
@@ -225,15 +225,15 @@ func (n *nodeIndex) unitsOf(p Prepared) (units map[string]string) {
 		g, known := n.gpus[id]
 		record(id, g.Unit(), known)
 	}
-	for _, id := range p.vfs() {
+	for _, id := range p.allVFs() {
 		vf, known := n.vfs[id]
 		record(id, vf.Unit(), known)
 	}
 	return units
 }
 
-// available reports whether a VF can be handed out.
-func (n *nodeIndex) available(id string) bool {
+// isAvailable reports whether a VF can be handed out.
+func (n *nodeIndex) isAvailable(id string) bool {
 	vf, ok := n.vfs[id]
 	return ok && vf.Unusable() == "" && n.held.Of(id, vf.Unit()) == ""
 }
@@ -249,18 +249,18 @@ func (n *nodeIndex) sameSwitch(gpu, vf string) bool {
 	return known && too && n.state.Machine.Tree.Distance(g.Card, v.Address).Level.Direct()
 }
 
-// lists returns the devices of containers with the same devices, each once, as halves for placement: with
-// admin access a claim can have a GPU alone, in a pair and in a bundle.
-func (n *nodeIndex) lists(devices []Prepared) (placement.Choice, error) {
+// orderDevices returns the devices of containers with the same devices, each once, as halves for placement:
+// with admin access a claim can have a GPU alone, in a pair and in a bundle.
+func (n *nodeIndex) orderDevices(devices []Prepared) (placement.Choice, error) {
 	var gpus, vfs placement.Half
 	var gpuIDs, vfIDs []string
 	for _, p := range devices {
 		gpuIDs, vfIDs = append(gpuIDs, p.GPUs...), append(vfIDs, p.VFs...)
 	}
-	for _, id := range distinct(gpuIDs) {
+	for _, id := range removeDuplicates(gpuIDs) {
 		gpus.Held = append(gpus.Held, placement.Device{ID: id, Address: n.gpus[id].Card})
 	}
-	for _, id := range distinct(vfIDs) {
+	for _, id := range removeDuplicates(vfIDs) {
 		vfs.Held = append(vfs.Held, placement.Device{ID: id, Address: n.vfs[id].Address})
 	}
 	gpus.Count, vfs.Count = len(gpus.Held), len(vfs.Held)
@@ -273,8 +273,8 @@ func (n *nodeIndex) lists(devices []Prepared) (placement.Choice, error) {
 	return choice, nil
 }
 
-// devices returns the devices of a choice, with their resources.
-func (n *nodeIndex) devices(choice placement.Choice) []pairs.Device {
+// devicesOf returns the devices of a choice, with their resources.
+func (n *nodeIndex) devicesOf(choice placement.Choice) []pairs.Device {
 	var all []pairs.Device
 	for _, chosen := range choice.GPUs {
 		all = append(all, pairs.Device{

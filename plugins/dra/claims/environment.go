@@ -33,13 +33,13 @@ func (p *Preparer) newComposition(index *nodeIndex, claims []Claim) *composition
 	return &composition{p, index, claims, map[string]*environment{}}
 }
 
-// add determines the environments of a claim's groups, unless they are known.
-func (m *composition) add(c Claim) error {
-	for _, first := range c.firsts() {
+// addClaim determines the environments of a claim's groups, unless they are known.
+func (m *composition) addClaim(c Claim) error {
+	for _, first := range c.firstOfGroups() {
 		if m.environments[first.Group] != nil {
 			continue
 		}
-		e, err := m.compose(first.Group, inGroup(m.claims, first.Group))
+		e, err := m.composeGroup(first.Group, inGroup(m.claims, first.Group))
 		if err != nil {
 			return err
 		}
@@ -48,45 +48,45 @@ func (m *composition) add(c Claim) error {
 	return nil
 }
 
-// addAll adds new claims and kept, already prepared claims. It returns the claims to write: all but kept
+// addClaims adds new claims and kept, already prepared claims. It returns the claims to write: all but kept
 // claims with devices that are gone, which keep their files. It returns an error if a file of such a claim is
 // missing: the kubelet does not call again for a claim that it knows as prepared.
-func (m *composition) addAll(kept, fresh []Claim) (written []Claim, err error) {
+func (m *composition) addClaims(kept, fresh []Claim) (written []Claim, err error) {
 	for _, c := range fresh {
-		if err := m.add(c); err != nil {
+		if err := m.addClaim(c); err != nil {
 			return nil, fmt.Errorf("prepare %s: %w", c, err)
 		}
-		c.names(m.environments)
+		c.setCDINames(m.environments)
 	}
 	written = slices.Clone(fresh)
 	for _, c := range kept {
-		err := m.add(c)
+		err := m.addClaim(c)
 		if err == nil {
 			written = append(written, c)
-		} else if err = m.files.unrestored(c, err); err != nil {
+		} else if err = m.files.reportUnrestored(c, err); err != nil {
 			return nil, err
 		}
 	}
 	return written, nil
 }
 
-// restore writes missing and outdated files of a prepared claim. If a device is gone the files stay as they
-// are. It returns an error if a file is missing that the answer to the kubelet refers to.
-func (m *composition) restore(c Claim) error {
-	err := m.add(c)
+// restoreClaim writes missing and outdated files of a prepared claim. If a device is gone the files stay as
+// they are. It returns an error if a file is missing that the answer to the kubelet refers to.
+func (m *composition) restoreClaim(c Claim) error {
+	err := m.addClaim(c)
 	if err == nil {
-		err = m.write(c)
+		err = m.writeClaim(c)
 	}
 	if err != nil {
-		return m.files.unrestored(c, err)
+		return m.files.reportUnrestored(c, err)
 	}
-	m.files.restored(c)
+	m.files.forgetUnrestored(c)
 	return nil
 }
 
-// compose determines the environment of containers with the given devices.
-func (m *composition) compose(group string, devices []Prepared) (*environment, error) {
-	choice, err := m.index.lists(devices)
+// composeGroup determines the environment of containers with the given devices.
+func (m *composition) composeGroup(group string, devices []Prepared) (*environment, error) {
+	choice, err := m.index.orderDevices(devices)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (m *composition) compose(group string, devices []Prepared) (*environment, e
 			tellers = append(tellers, told)
 		}
 	}
-	return e, m.tell(e, tellers, choice)
+	return e, m.addPairs(e, tellers, choice)
 }
 
 // addGPUs adds the edits for GPUs of all resources together, because their list in the container is one.
@@ -190,8 +190,8 @@ func idIn(pool pools.Pool, id string) (string, bool) {
 	return pool.Devices[i].ID, true
 }
 
-// tell adds the description of pairs that resources request.
-func (m *composition) tell(e *environment, tellers []*grants.Pairs, choice placement.Choice) error {
+// addPairs adds the description of pairs that resources request.
+func (m *composition) addPairs(e *environment, tellers []*grants.Pairs, choice placement.Choice) error {
 	var named []pairs.VF
 	for _, t := range tellers {
 		named = append(named, t.VFs...)
@@ -199,7 +199,7 @@ func (m *composition) tell(e *environment, tellers []*grants.Pairs, choice place
 	if len(named) == 0 {
 		return nil
 	}
-	told := pairs.Compose(m.index.state.Machine.Tree, m.index.devices(choice), named)
+	told := pairs.Compose(m.index.state.Machine.Tree, m.index.devicesOf(choice), named)
 	for _, t := range tellers {
 		if t.File != "" {
 			e.told, t.File = &told, e.file
@@ -207,13 +207,13 @@ func (m *composition) tell(e *environment, tellers []*grants.Pairs, choice place
 		if err := t.Mount(true, &e.edits); err != nil {
 			return err
 		}
-		t.Tell(served(told), &e.edits)
+		t.Tell(servedGPUs(told), &e.edits)
 	}
 	return nil
 }
 
-// served returns the VF that serves each GPU.
-func served(told pairs.File) []pairs.Served {
+// servedGPUs returns the VF that serves each GPU.
+func servedGPUs(told pairs.File) []pairs.Served {
 	var list []pairs.Served
 	for _, pair := range told.Pairs {
 		if pair.GPU == nil {
@@ -227,10 +227,10 @@ func served(told pairs.File) []pairs.Served {
 	return list
 }
 
-// write writes the files of a claim, first the files that its CDI spec refers to.
-func (m *composition) write(c Claim) error {
-	for _, first := range c.firsts() {
-		if err := m.environments[first.Group].write(m.Host); err != nil {
+// writeClaim writes the files of a claim, first the files that its CDI spec refers to.
+func (m *composition) writeClaim(c Claim) error {
+	for _, first := range c.firstOfGroups() {
+		if err := m.environments[first.Group].writeFiles(m.Host); err != nil {
 			return err
 		}
 	}
@@ -255,7 +255,7 @@ type deviceData struct {
 // on the node. Must be called when the claim is prepared, because CNI plugins remove the netdevs afterwards.
 func (p *Preparer) Status(state State, claim Claim, now metav1.Time) []resourceapi.AllocatedDeviceStatus {
 	vfs := newNodeIndex(state).vfs
-	linked := representors(p.Host.Functions(), claim, vfs)
+	linked := readRepresentors(p.Host.Functions(), claim, vfs)
 	statuses := make([]resourceapi.AllocatedDeviceStatus, 0, len(claim.Devices))
 	for _, d := range claim.Devices {
 		statuses = append(statuses, resourceapi.AllocatedDeviceStatus{
@@ -264,14 +264,14 @@ func (p *Preparer) Status(state State, claim Claim, now metav1.Time) []resourcea
 				Type: "Ready", Status: metav1.ConditionTrue, Reason: "Prepared", LastTransitionTime: now,
 				Message: "prepared on its node",
 			}},
-			Data:        &runtime.RawExtension{Raw: describe(d, vfs, linked)},
-			NetworkData: network(p.Host, d, vfs),
+			Data:        &runtime.RawExtension{Raw: encodeDevice(d, vfs, linked)},
+			NetworkData: readNetdev(p.Host, d, vfs),
 		})
 	}
 	return statuses
 }
 
-func describe(d Prepared, vfs map[string]pool.VF, representors map[string]string) []byte {
+func encodeDevice(d Prepared, vfs map[string]pool.VF, representors map[string]string) []byte {
 	data := deviceData{Token: d.Token}
 	if len(d.GPUs) > 1 || len(d.VFs) > 1 {
 		data.GPUs, data.VFs = d.GPUs, d.VFs
@@ -290,9 +290,9 @@ func describe(d Prepared, vfs map[string]pool.VF, representors map[string]string
 	return raw
 }
 
-// representors returns the names under which a switch in the kernel, such as Open vSwitch, knows VFs of a
+// readRepresentors returns the names under which a switch in the kernel, such as Open vSwitch, knows VFs of a
 // claim, by address; only for PFs in switchdev mode. It reads each PF once.
-func representors(functions pools.SRIOV, claim Claim, vfs map[string]pool.VF) map[string]string {
+func readRepresentors(functions pools.SRIOV, claim Claim, vfs map[string]pool.VF) map[string]string {
 	all := map[string]string{}
 	seen := map[topology.Address]bool{}
 	for _, d := range claim.Devices {
@@ -305,8 +305,8 @@ func representors(functions pools.SRIOV, claim Claim, vfs map[string]pool.VF) ma
 	return all
 }
 
-// network returns the netdev of a device with one VF, nil without a netdev, for example with vfio-pci.
-func network(host grants.Host, d Prepared, vfs map[string]pool.VF) *resourceapi.NetworkDeviceData {
+// readNetdev returns the netdev of a device with one VF, nil without a netdev, for example with vfio-pci.
+func readNetdev(host grants.Host, d Prepared, vfs map[string]pool.VF) *resourceapi.NetworkDeviceData {
 	vf, ok := vfs[firstOrEmpty(d.VFs)]
 	if !ok || len(d.VFs) != 1 {
 		return nil

@@ -41,8 +41,8 @@ func (f *claimFiles) pairsPath(group string) string {
 	return filepath.Join(f.Host.PairsDir, group+".json")
 }
 
-// specs lists the claims that have a CDI spec.
-func (f *claimFiles) specs() ([]types.UID, error) {
+// listSpecs lists the claims that have a CDI spec.
+func (f *claimFiles) listSpecs() ([]types.UID, error) {
 	uids, err := coordination.ClaimSpecs(f.CDIDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -58,9 +58,9 @@ func (f *claimFiles) specs() ([]types.UID, error) {
 // rejects, and writes no spec if all groups are empty.
 func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) error {
 	spec := specs.Spec{Version: cdiVersion, Kind: pool.Driver + "/" + cdiClass}
-	for _, first := range c.firsts() {
+	for _, first := range c.firstOfGroups() {
 		if edits := environments[first.Group].edits.CDI(); !isEmpty(edits) {
-			name := cdiDevice(c.UID, first.request())
+			name := cdiDevice(c.UID, first.requestName())
 			spec.Devices = append(spec.Devices, specs.Device{Name: name, ContainerEdits: edits})
 		}
 	}
@@ -75,14 +75,14 @@ func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) er
 	return f.Host.Disk.Update(name, content, 0o600, 0o755) // runtimes reread all specs after each write
 }
 
-// remove removes the files of claims, except for pairs files of groups that remaining claims share.
-func (f *claimFiles) remove(gone, left []Claim) error {
+// removeFiles removes the files of claims, except for pairs files of groups that remaining claims share.
+func (f *claimFiles) removeFiles(gone, left []Claim) error {
 	for _, c := range gone {
 		if err := f.Host.Disk.Remove(f.specPath(c.UID)); err != nil {
 			return err
 		}
-		f.restored(c)
-		for _, first := range c.firsts() {
+		f.forgetUnrestored(c)
+		for _, first := range c.firstOfGroups() {
 			if len(inGroup(left, first.Group)) > 0 {
 				continue
 			}
@@ -94,10 +94,10 @@ func (f *claimFiles) remove(gone, left []Claim) error {
 	return nil
 }
 
-// unrestored returns the error of a prepared claim whose files cannot be written, or nil if all files exist.
-// The next repair tries again.
-func (f *claimFiles) unrestored(c Claim, cause error) error {
-	if missing := f.missing(c); missing != "" {
+// reportUnrestored returns the error of a prepared claim whose files cannot be written, or nil if all files
+// exist. The next repair tries again.
+func (f *claimFiles) reportUnrestored(c Claim, cause error) error {
+	if missing := f.findMissing(c); missing != "" {
 		return fmt.Errorf("restore %s of %s: %w", missing, c, cause)
 	}
 	f.mu.Lock()
@@ -110,16 +110,16 @@ func (f *claimFiles) unrestored(c Claim, cause error) error {
 	return nil
 }
 
-// restored ends the complaint about a claim that unrestored logged.
-func (f *claimFiles) restored(c Claim) {
+// forgetUnrestored ends the complaint about a claim that reportUnrestored logged.
+func (f *claimFiles) forgetUnrestored(c Claim) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.outdated, c.UID)
 }
 
-// missing returns the name of a missing or incomplete file of a prepared claim, or "": the CDI spec, with all
-// CDI devices that were reported to the kubelet, or a pairs file that the spec mounts.
-func (f *claimFiles) missing(c Claim) string {
+// findMissing returns the name of a missing or incomplete file of a prepared claim, or "": the CDI spec, with
+// all CDI devices that were reported to the kubelet, or a pairs file that the spec mounts.
+func (f *claimFiles) findMissing(c Claim) string {
 	told := c.ownCDI()
 	if len(told) == 0 {
 		return ""
@@ -147,17 +147,17 @@ func (f *claimFiles) missing(c Claim) string {
 	return ""
 }
 
-// complete returns the claims of which no file is missing.
-func (f *claimFiles) complete(kept []Claim) []Claim {
-	return slices.DeleteFunc(slices.Clone(kept), func(c Claim) bool { return f.missing(c) != "" })
+// withoutMissing returns the claims of which no file is missing.
+func (f *claimFiles) withoutMissing(kept []Claim) []Claim {
+	return slices.DeleteFunc(slices.Clone(kept), func(c Claim) bool { return f.findMissing(c) != "" })
 }
 
 // tidySpecs removes the CDI specs of claims that are not prepared.
 func (f *claimFiles) tidySpecs(known []Claim) error {
-	with, err := f.specs()
+	with, err := f.listSpecs()
 	problems := []error{err}
 	for _, uid := range with {
-		if !(Claim{UID: uid}).in(known) {
+		if !(Claim{UID: uid}).isIn(known) {
 			problems = append(problems, f.Host.Disk.Remove(f.specPath(uid)))
 		}
 	}
@@ -193,18 +193,18 @@ const (
 // cdiDevice returns the name of the CDI device for a group, given the group's first request.
 func cdiDevice(claim types.UID, request string) string { return string(claim) + "-" + request }
 
-// names sets the CDI devices of a claim's devices: all of the group with the first device of each request, so
-// that a container with the request gets each of them once.
-func (c Claim) names(environments map[string]*environment) {
+// setCDINames sets the CDI devices of a claim's devices: all of the group with the first device of each
+// request, so that a container with the request gets each of them once.
+func (c Claim) setCDINames(environments map[string]*environment) {
 	for i, d := range c.Devices {
 		c.Devices[i].CDI = nil
-		if slices.ContainsFunc(c.Devices[:i], func(e Prepared) bool { return e.request() == d.request() }) {
+		if slices.ContainsFunc(c.Devices[:i], func(e Prepared) bool { return e.requestName() == d.requestName() }) {
 			continue
 		}
 		edits := &environments[d.Group].edits
 		if !isEmpty(edits.CDI()) {
 			first := slices.IndexFunc(c.Devices, func(e Prepared) bool { return e.Group == d.Group })
-			name := parser.QualifiedName(pool.Driver, cdiClass, cdiDevice(c.UID, c.Devices[first].request()))
+			name := parser.QualifiedName(pool.Driver, cdiClass, cdiDevice(c.UID, c.Devices[first].requestName()))
 			c.Devices[i].CDI = []string{name}
 		}
 		c.Devices[i].CDI = append(c.Devices[i].CDI, edits.Named.Devices...)
@@ -243,8 +243,8 @@ type info struct {
 	grant  *grants.Grant
 }
 
-// write writes the pairs file, and the device-info files for Multus.
-func (e *environment) write(host grants.Host) error {
+// writeFiles writes the pairs file, and the device-info files for Multus.
+func (e *environment) writeFiles(host grants.Host) error {
 	for _, i := range e.infos {
 		if err := host.WriteDevinfo(i.pool, i.device, i.grant); err != nil {
 			return err

@@ -24,23 +24,23 @@ type requestKey struct {
 // to one group: the environment of both containers contains the devices of the whole group.
 type groups map[requestKey]requestKey
 
-// of returns the name of the group of a request.
-func (g groups) of(claim types.UID, request string) string {
-	first := g.first(requestKey{claim, request})
+// nameGroup returns the name of the group of a request.
+func (g groups) nameGroup(claim types.UID, request string) string {
+	first := g.firstRequest(requestKey{claim, request})
 	return string(first.claim) + "-" + first.request
 }
 
-func (g groups) first(a requestKey) requestKey {
+func (g groups) firstRequest(a requestKey) requestKey {
 	for g[a] != a && g[a] != (requestKey{}) {
 		a = g[a]
 	}
 	return a
 }
 
-// join merges requests into one group, named after the first request of all.
-func (g groups) join(requests []requestKey, all []requestKey) {
+// joinRequests merges requests into one group, named after the first request of all.
+func (g groups) joinRequests(requests []requestKey, all []requestKey) {
 	for _, a := range requests[min(1, len(requests)):] {
-		one, other := g.first(requests[0]), g.first(a)
+		one, other := g.firstRequest(requests[0]), g.firstRequest(a)
 		if slices.Index(all, one) > slices.Index(all, other) {
 			one, other = other, one
 		}
@@ -48,14 +48,14 @@ func (g groups) join(requests []requestKey, all []requestKey) {
 	}
 }
 
-// requests returns all requests for this driver, claim by claim.
-func requests(claims []*resourceapi.ResourceClaim) []requestKey {
+// listRequests returns all requests for this driver, claim by claim.
+func listRequests(claims []*resourceapi.ResourceClaim) []requestKey {
 	sorted := slices.SortedFunc(slices.Values(claims), func(a, b *resourceapi.ResourceClaim) int {
 		return strings.Compare(string(a.UID), string(b.UID))
 	})
 	var all []requestKey
 	for _, claim := range sorted {
-		for _, result := range results(claim) {
+		for _, result := range driverResults(claim) {
 			request, _, _ := strings.Cut(result.Request, "/")
 			if a := (requestKey{claim.UID, request}); !slices.Contains(all, a) {
 				all = append(all, a)
@@ -65,29 +65,29 @@ func requests(claims []*resourceapi.ResourceClaim) []requestKey {
 	return all
 }
 
-// plain reports whether the groups are known without the pods: there is only one request, or all requests
+// isPlain reports whether the groups are known without the pods: there is only one request, or all requests
 // were created for the extended resources of one container.
-func plain(claims []*resourceapi.ResourceClaim) bool {
-	all := requests(claims)
+func isPlain(claims []*resourceapi.ResourceClaim) bool {
+	all := listRequests(claims)
 	return len(all) < 2 || len(claims) == 1 && isExtended(claims[0]) &&
 		!slices.ContainsFunc(all, func(a requestKey) bool {
-			return ordinal(a) == "" || ordinal(a) != ordinal(all[0])
+			return containerOrdinal(a) == "" || containerOrdinal(a) != containerOrdinal(all[0])
 		})
 }
 
-// group determines the groups of claims of some pods. If no container is known to use a claim for extended
-// resources, each container of the claim has one group.
-func group(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod) groups {
-	all := requests(claims)
+// groupRequests determines the groups of claims of some pods. If no container is known to use a claim for
+// extended resources, each container of the claim has one group.
+func groupRequests(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod) groups {
+	all := listRequests(claims)
 	g := groups{}
 	for _, a := range all {
 		g[a] = a
 	}
 	found := map[types.UID]bool{}
 	for _, pod := range pods {
-		for _, c := range containers(pod) {
-			for _, requests := range used(pod, &c, claims, all) {
-				g.join(requests, all)
+		for _, c := range containersOf(pod) {
+			for _, requests := range usedRequests(pod, &c, claims, all) {
+				g.joinRequests(requests, all)
 				for _, a := range requests {
 					found[a.claim] = true
 				}
@@ -102,7 +102,7 @@ func group(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod) groups {
 	return g
 }
 
-func containers(pod *corev1.Pod) []corev1.Container {
+func containersOf(pod *corev1.Pod) []corev1.Container {
 	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 }
 
@@ -110,7 +110,7 @@ func containers(pod *corev1.Pod) []corev1.Container {
 // (createRequestsAndMappings in pkg/scheduler/framework/plugins/dynamicresources).
 var ofContainer = regexp.MustCompile(`^container-(\d+)-request-\d+$`)
 
-func ordinal(a requestKey) string {
+func containerOrdinal(a requestKey) string {
 	if match := ofContainer.FindStringSubmatch(a.request); match != nil {
 		return match[1]
 	}
@@ -126,18 +126,18 @@ func (g groups) joinByName(claim *resourceapi.ResourceClaim, all []requestKey) {
 	byContainer := map[string][]requestKey{}
 	for _, a := range all {
 		if a.claim == claim.UID {
-			byContainer[ordinal(a)] = append(byContainer[ordinal(a)], a)
+			byContainer[containerOrdinal(a)] = append(byContainer[containerOrdinal(a)], a)
 		}
 	}
 	for _, requests := range byContainer {
-		g.join(requests, all)
+		g.joinRequests(requests, all)
 	}
 }
 
-// used returns the requests that a container uses: those of the pod's own claims in one set, and those of
-// each shareable claim in a set of its own, because a shared claim must not expose devices of this pod to
-// other pods.
-func used(
+// usedRequests returns the requests that a container uses: those of the pod's own claims in one set, and
+// those of each shareable claim in a set of its own, because a shared claim must not expose devices of this
+// pod to other pods.
+func usedRequests(
 	pod *corev1.Pod, c *corev1.Container, claims []*resourceapi.ResourceClaim, all []requestKey,
 ) (used [][]requestKey) {
 	var own []requestKey

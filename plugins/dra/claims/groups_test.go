@@ -111,7 +111,7 @@ func TestGroups(t *testing.T) {
 			for _, text := range c.claims {
 				claims = append(claims, asking(text))
 			}
-			if got := plain(claims); got != c.plain {
+			if got := isPlain(claims); got != c.plain {
 				t.Errorf("plain: %v", got)
 			}
 			var got []string
@@ -120,7 +120,7 @@ func TestGroups(t *testing.T) {
 				pods = append(pods, c.pod)
 			}
 			for range 2 {
-				got = written(group(claims, pods), requests(claims))
+				got = written(groupRequests(claims, pods), listRequests(claims))
 				slices.Reverse(claims)
 				if text := strings.Join(got, " "); text != c.want {
 					t.Errorf("groups %s, want %s", text, c.want)
@@ -135,7 +135,7 @@ func written(g groups, all []requestKey) (list []string) {
 	byGroup := map[string][]string{}
 	var order []string
 	for _, a := range all {
-		name := g.of(a.claim, a.request)
+		name := g.nameGroup(a.claim, a.request)
 		if byGroup[name] == nil {
 			order = append(order, name)
 		}
@@ -169,7 +169,7 @@ func TestGroupsOfSeveralPods(t *testing.T) {
 			for _, containers := range c.pods {
 				pods = append(pods, running(containers...))
 			}
-			if got := strings.Join(written(group(claims, pods), requests(claims)), " "); got != c.want {
+			if got := strings.Join(written(groupRequests(claims, pods), listRequests(claims)), " "); got != c.want {
 				t.Errorf("groups %s, want %s", got, c.want)
 			}
 		})

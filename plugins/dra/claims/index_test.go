@@ -24,9 +24,9 @@ func TestAvailableVFs(t *testing.T) {
 		vf("free", "", ""), vf("faulty", "no netdev", ""), vf("outside", "", "pod team/old"), vf("claimed", "", ""),
 		vf("token", "", ""),
 	}}})
-	n.hold(Claim{Devices: []Prepared{{VFs: []string{"claimed"}, Token: "token"}}})
+	n.holdDevices(Claim{Devices: []Prepared{{VFs: []string{"claimed"}, Token: "token"}}})
 	for _, id := range []string{"free", "faulty", "outside", "claimed", "token", "none"} {
-		if got := n.available(id); got != (id == "free") {
+		if got := n.isAvailable(id); got != (id == "free") {
 			t.Errorf("%s is available: %t", id, got)
 		}
 	}
@@ -63,13 +63,14 @@ func TestClaimOfRenamedDevices(t *testing.T) {
 	state := State{Machine: machine("MIG-3", "MIG-1", "sf.3", "sf.1")}
 	for id, held := range map[string]bool{"MIG-3": true, "MIG-1": false} {
 		d := newDecision(state, []Claim{holder}, nil)
-		err := d.check(Claim{Name: "second", Devices: []Prepared{{GPUs: []string{id}}}})
+		err := d.checkDevices(Claim{Name: "second", Devices: []Prepared{{GPUs: []string{id}}}})
 		if inUse := err != nil && strings.Contains(err.Error(), "in use by claim team/first"); inUse != held {
 			t.Errorf("%s: %v, want in use: %t", id, err, held)
 		}
 	}
 	after := newDecision(state, []Claim{holder}, nil)
-	if after.available("sf.3") || !after.available("sf.1") {
-		t.Errorf("sub-functions are available: sf.3 %t, sf.1 %t", after.available("sf.3"), after.available("sf.1"))
+	if after.isAvailable("sf.3") || !after.isAvailable("sf.1") {
+		t.Errorf("sub-functions are available: sf.3 %t, sf.1 %t", after.isAvailable("sf.3"),
+			after.isAvailable("sf.1"))
 	}
 }

@@ -33,8 +33,8 @@ type usage struct {
 	group string
 }
 
-// judge returns an error if a container with a fresh claim must not start.
-func (j *judgement) judge() error {
+// judgeClaims returns an error if a container with a fresh claim must not start.
+func (j *judgement) judgeClaims() error {
 	judged, err := j.judgeContainers()
 	if err != nil {
 		return err
@@ -47,8 +47,8 @@ func (j *judgement) judgeContainers() (judged map[string]bool, err error) {
 	judged = map[string]bool{}
 	for _, pod := range j.pods {
 		asked := j.alignmentOf(pod.Namespace, []*corev1.Pod{pod})
-		for _, c := range containers(pod) {
-			uses := j.usages(pod, &c)
+		for _, c := range containersOf(pod) {
+			uses := j.findUsages(pod, &c)
 			if !slices.ContainsFunc(uses, j.isFresh) {
 				continue
 			}
@@ -72,8 +72,8 @@ func (j *judgement) judgeContainers() (judged map[string]bool, err error) {
 // judgeGroups judges the other groups of fresh claims, whose containers are not known, by alignment alone.
 func (j *judgement) judgeGroups(judged map[string]bool) error {
 	for _, called := range j.called {
-		claim, asked := find(j.fresh, called.UID), j.alignmentOf(called.Namespace, reservedFor(called, j.pods))
-		for _, first := range claim.firsts() {
+		claim, asked := findClaim(j.fresh, called.UID), j.alignmentOf(called.Namespace, reservedFor(called, j.pods))
+		for _, first := range claim.firstOfGroups() {
 			if judged[first.Group] {
 				continue
 			}
@@ -102,9 +102,9 @@ func (j *judgement) alignmentOf(namespace string, pods []*corev1.Pod) intent.Ali
 	return alignment
 }
 
-// usages returns the groups that a container uses, of all claims. A deleted claim can remain prepared while
-// another claim has the same name: the container uses the claim of the call.
-func (j *judgement) usages(pod *corev1.Pod, container *corev1.Container) (uses []usage) {
+// findUsages returns the groups that a container uses, of all claims. A deleted claim can remain prepared
+// while another claim has the same name: the container uses the claim of the call.
+func (j *judgement) findUsages(pod *corev1.Pod, container *corev1.Container) (uses []usage) {
 	for _, c := range j.claims {
 		isOther := func(claim *resourceapi.ResourceClaim) bool {
 			return claim.Namespace == c.Namespace && claim.Name == c.Name && claim.UID != c.UID
@@ -112,7 +112,7 @@ func (j *judgement) usages(pod *corev1.Pod, container *corev1.Container) (uses [
 		if c.Namespace != pod.Namespace || slices.ContainsFunc(j.called, isOther) {
 			continue
 		}
-		for _, first := range c.firsts() {
+		for _, first := range c.firstOfGroups() {
 			its := func(d Prepared) bool { return d.Group == first.Group && hasRequest(pod, container, c, d) }
 			if slices.ContainsFunc(c.Devices, its) {
 				uses = append(uses, usage{c, first.Group})
@@ -125,7 +125,7 @@ func (j *judgement) usages(pod *corev1.Pod, container *corev1.Container) (uses [
 // hasRequest reports whether a container uses the request of a claim's device.
 func hasRequest(pod *corev1.Pod, container *corev1.Container, c Claim, d Prepared) bool {
 	requests := requestsOf(pod, container, c.Name)
-	return slices.Contains(requests, d.request()) || slices.Contains(requests, "")
+	return slices.Contains(requests, d.requestName()) || slices.Contains(requests, "")
 }
 
 // checkRequests returns an error if a pod uses one request of a group, and other pods use all requests of the
@@ -133,16 +133,16 @@ func hasRequest(pod *corev1.Pod, container *corev1.Container, c Claim, d Prepare
 func (j *judgement) checkRequests(u usage, pod *corev1.Pod) error {
 	for _, d := range u.claim.Devices {
 		isUsed := func(c corev1.Container) bool { return hasRequest(pod, &c, u.claim, d) }
-		if d.Group == u.group && !slices.ContainsFunc(containers(pod), isUsed) {
+		if d.Group == u.group && !slices.ContainsFunc(containersOf(pod), isUsed) {
 			return fmt.Errorf("prepare %s: pods share it, and pod %s/%s does not use request %s, which a container "+
 				"of another pod uses together with other requests: it would get the devices of all; use the same "+
-				"requests in all pods, or a claim for each", u.claim, pod.Namespace, pod.Name, d.request())
+				"requests in all pods, or a claim for each", u.claim, pod.Namespace, pod.Name, d.requestName())
 		}
 	}
 	return nil
 }
 
-func (j *judgement) isFresh(u usage) bool { return u.claim.in(j.fresh) }
+func (j *judgement) isFresh(u usage) bool { return u.claim.isIn(j.fresh) }
 
 // freshOf returns the claim for which a container is rejected: the last one that was not prepared before.
 func (j *judgement) freshOf(uses []usage) Claim {
@@ -175,7 +175,7 @@ func (j *judgement) checkAlignment(uses []usage, asked intent.Alignment) error {
 		}
 		seen[u.group] = true
 	}
-	return j.index.misaligned(j.freshOf(uses), devices, otherwise)
+	return j.index.checkPairs(j.freshOf(uses), devices, otherwise)
 }
 
 // checkSettings returns an error if the environments of a container contradict each other: of variables with
@@ -186,7 +186,7 @@ func (j *judgement) checkSettings(uses []usage, pod *corev1.Pod, container strin
 	seen, of := map[string]string{}, map[string]Claim{} // by setting: its value, and the claim that sets it
 	for _, u := range uses {
 		if j.environments[u.group] == nil {
-			if err := j.add(u.claim); err != nil {
+			if err := j.addClaim(u.claim); err != nil {
 				return fmt.Errorf("prepare %s: container %s of pod %s/%s uses %s too: %w", j.freshOf(uses), container,
 					pod.Namespace, pod.Name, u.claim, err)
 			}
@@ -263,10 +263,10 @@ func readParameters(raw []byte) (read claimParameters, err error) {
 	return read, nil
 }
 
-// misaligned returns an error if a claim requires alignment and a pair of containers with these devices is
+// checkPairs returns an error if a claim requires alignment and a pair of containers with these devices is
 // not on one switch. The error says how to let the containers start.
-func (n *nodeIndex) misaligned(c Claim, devices []Prepared, otherwise string) error {
-	choice, err := n.lists(devices)
+func (n *nodeIndex) checkPairs(c Claim, devices []Prepared, otherwise string) error {
+	choice, err := n.orderDevices(devices)
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (n *nodeIndex) vfsNear(gpu placement.Device) (free, all int) {
 	for id := range n.vfs {
 		if n.sameSwitch(gpu.ID, id) {
 			all++
-			if n.available(id) {
+			if n.isAvailable(id) {
 				free++
 			}
 		}

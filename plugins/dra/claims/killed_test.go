@@ -22,7 +22,7 @@ func (n *node) between() {
 	}
 	for _, name := range names(n.CDIDir) {
 		uid, ok := coordination.ClaimOfSpec(name)
-		if ok && !(Claim{UID: types.UID(uid)}).in(known) {
+		if ok && !(Claim{UID: types.UID(uid)}).isIn(known) {
 			n.t.Errorf("%s has a CDI spec and is not in the checkpoint", uid)
 		}
 	}

@@ -216,7 +216,7 @@ func (n *node) publish(result Result) error {
 // checkUnlocked: nobody waits for the API server but the pod for which it is asked.
 func (n *node) checkUnlocked() {
 	n.t.Helper()
-	release, err := lock(n.Dir) // of another process, for a moment
+	release, err := lockFolder(n.Dir) // of another process, for a moment
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func (n *node) end(claim *resourceapi.ResourceClaim) error {
 			_ = n.publish(result)
 		}
 		var devices []string
-		for _, r := range results(claim) {
+		for _, r := range driverResults(claim) {
 			devices = append(devices, r.Device)
 		}
 		n.release(devices)
@@ -388,12 +388,12 @@ func (n *node) prepared(uid types.UID) Claim {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return find(claims, uid)
+	return findClaim(claims, uid)
 }
 
 // Complete reports whether all files exist that were reported to the kubelet.
 func (n *node) Complete() bool {
 	n.t.Helper()
 	known, err := n.Prepared()
-	return err == nil && len(n.files.complete(known)) == len(known)
+	return err == nil && len(n.files.withoutMissing(known)) == len(known)
 }

@@ -27,19 +27,19 @@ import (
 func (p *Preparer) Prepare(
 	state State, called []*resourceapi.ResourceClaim, pods kubelet.Reading[[]*corev1.Pod],
 ) Result {
-	release, err := lock(p.Dir)
+	release, err := lockFolder(p.Dir)
 	if err != nil {
 		return Result{Err: err}
 	}
 	defer release()
-	known, err := p.store.read()
+	known, err := p.store.readClaims()
 	if err != nil {
 		return Result{Err: err}
 	}
-	kept, due := split(known, called)
-	fresh, all, err := p.prepare(state, request{known, kept, due, called, pods})
+	kept, due := splitClaims(known, called)
+	fresh, all, err := p.prepareDue(state, request{known, kept, due, called, pods})
 	if err != nil {
-		return Result{p.files.complete(kept), known, err}
+		return Result{p.files.withoutMissing(kept), known, err}
 	}
 	return Result{slices.Concat(kept, fresh), all, nil}
 }
@@ -53,44 +53,44 @@ type request struct {
 	pods   kubelet.Reading[[]*corev1.Pod]
 }
 
-// prepare prepares the claims that are due. It returns them, and all claims that are prepared then.
-func (p *Preparer) prepare(state State, r request) (fresh, all []Claim, err error) {
+// prepareDue prepares the claims that are due. It returns them, and all claims that are prepared then.
+func (p *Preparer) prepareDue(state State, r request) (fresh, all []Claim, err error) {
 	if len(r.due) > 0 && state.Unread != nil {
 		return nil, nil, fmt.Errorf("prepare claims: %w", state.Unread)
 	}
-	pods, err := r.consumers(state)
+	pods, err := r.neededPods(state)
 	if err != nil {
 		return nil, nil, err
 	}
 	others := slices.DeleteFunc(slices.Clone(r.known), func(c Claim) bool {
 		return slices.ContainsFunc(r.due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
 	})
-	d := newDecision(state, others, group(r.called, pods))
+	d := newDecision(state, others, groupRequests(r.called, pods))
 	if fresh, err = d.decideAll(r.due); err != nil {
 		return nil, nil, err
 	}
 	m := p.newComposition(d.nodeIndex, slices.Concat(others, fresh))
-	written, err := m.addAll(r.kept, fresh)
+	written, err := m.addClaims(r.kept, fresh)
 	if err == nil {
-		err = (&judgement{composition: m, fresh: fresh, called: r.called, pods: pods}).judge()
+		err = (&judgement{composition: m, fresh: fresh, called: r.called, pods: pods}).judgeClaims()
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := p.commit(m, fresh, written); err != nil {
-		_, undo := p.forget(m.claims, fresh)
+	if err := p.writeDecision(m, fresh, written); err != nil {
+		_, undo := p.forgetClaims(m.claims, fresh)
 		return nil, nil, errors.Join(err, undo)
 	}
 	return fresh, m.claims, nil
 }
 
-// split separates the prepared claims from the claims that need preparation.
-func split(
+// splitClaims separates the prepared claims from the claims that need preparation.
+func splitClaims(
 	known []Claim, claims []*resourceapi.ResourceClaim,
 ) (kept []Claim, due []*resourceapi.ResourceClaim) {
 	for _, claim := range claims {
-		switch was := find(known, claim.UID); {
-		case len(results(claim)) == 0: // no device of this driver
+		switch was := findClaim(known, claim.UID); {
+		case len(driverResults(claim)) == 0: // no device of this driver
 		case was.isOf(claim):
 			kept = append(kept, was)
 		default:
@@ -100,15 +100,15 @@ func split(
 	return kept, due
 }
 
-// commit writes a decision: first the checkpoint, because files of unknown claims are removed.
-func (p *Preparer) commit(m *composition, fresh, written []Claim) error {
+// writeDecision writes a decision: first the checkpoint, because files of unknown claims are removed.
+func (p *Preparer) writeDecision(m *composition, fresh, written []Claim) error {
 	if len(fresh) > 0 {
-		if err := p.store.save(m.claims); err != nil {
+		if err := p.store.saveClaims(m.claims); err != nil {
 			return err
 		}
 	}
 	for _, c := range written {
-		if err := m.write(c); err != nil {
+		if err := m.writeClaim(c); err != nil {
 			return err
 		}
 	}
@@ -120,38 +120,38 @@ func (p *Preparer) commit(m *composition, fresh, written []Claim) error {
 // includes the devices of the other claims. While the claims of the node are unknown it removes the CDI
 // specs, so that pods can end: nothing is prepared meanwhile.
 func (p *Preparer) Unprepare(called []kubeletplugin.NamespacedObject) Result {
-	release, err := lock(p.Dir)
+	release, err := lockFolder(p.Dir)
 	if err != nil {
 		return Result{Err: err}
 	}
 	defer release()
-	known, err := p.store.read()
+	known, err := p.store.readClaims()
 	var gone []Claim
 	for _, claim := range called {
-		gone = append(gone, find(known, claim.UID))
+		gone = append(gone, findClaim(known, claim.UID))
 	}
 	switch {
 	case errors.Is(err, coordination.ErrUnknownClaims):
 		p.Log.Error("unpreparing claims without their record", "claims", len(gone), "error", err)
-		return Result{Claims: gone, Err: p.files.remove(gone, nil)}
+		return Result{Claims: gone, Err: p.files.removeFiles(gone, nil)}
 	case err != nil:
 		return Result{Err: err}
 	}
-	left, err := p.forget(known, gone)
+	left, err := p.forgetClaims(known, gone)
 	return Result{gone, left, err}
 }
 
-// forget unprepares claims: it removes their files first, so that the checkpoint contains all claims with
-// files. It returns the remaining claims.
-func (p *Preparer) forget(known, gone []Claim) (left []Claim, err error) {
-	left = slices.DeleteFunc(slices.Clone(known), func(c Claim) bool { return c.in(gone) })
-	if err := p.files.remove(gone, left); err != nil {
+// forgetClaims unprepares claims: it removes their files first, so that the checkpoint contains all claims
+// with files. It returns the remaining claims.
+func (p *Preparer) forgetClaims(known, gone []Claim) (left []Claim, err error) {
+	left = slices.DeleteFunc(slices.Clone(known), func(c Claim) bool { return c.isIn(gone) })
+	if err := p.files.removeFiles(gone, left); err != nil {
 		return known, err
 	}
 	if len(left) == len(known) {
 		return left, nil
 	}
-	return left, p.store.save(left)
+	return left, p.store.saveClaims(left)
 }
 
 // Options configure a Preparer.
@@ -185,6 +185,6 @@ func New(options Options) *Preparer {
 
 // Prepared returns the prepared claims, by namespace and name.
 func (p *Preparer) Prepared() ([]Claim, error) {
-	_, known, err := p.store.load()
+	_, known, err := p.store.loadClaims()
 	return known, err
 }

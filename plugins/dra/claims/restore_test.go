@@ -70,7 +70,7 @@ func TestComplete(t *testing.T) {
 	n.ready(claim)
 	for _, name := range []string{n.files.specPath(claim.UID), n.files.pairsPath("uid-train-pairs")} {
 		if !n.Complete() {
-			t.Fatalf("not complete: %s", n.files.missing(n.prepared(claim.UID)))
+			t.Fatalf("not complete: %s", n.files.findMissing(n.prepared(claim.UID)))
 		}
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)
@@ -200,7 +200,7 @@ func TestLostCheckpointAfterAFailedSave(t *testing.T) {
 // A repair waits for nobody.
 func TestRepairDoesNotWait(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
-	release, err := lock(n.Dir)
+	release, err := lockFolder(n.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func (n *node) devicesFor(claim *claimOf, request string) []string {
 	var ids []string
 	for _, asked := range c.Devices {
 		for _, d := range inGroup([]Claim{c}, asked.Group) {
-			if asked.request() == request {
+			if asked.requestName() == request {
 				ids = append(ids, slices.Concat(d.GPUs, d.VFs)...)
 			}
 		}

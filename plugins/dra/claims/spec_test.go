@@ -19,7 +19,7 @@ func TestNothingToEdit(t *testing.T) {
 	}}
 	edits := container.Edits{Named: container.Named{Devices: []string{"nvidia.com/gpu=0"}}}
 	environments := map[string]*environment{"g": {edits: edits}}
-	c.names(environments)
+	c.setCDINames(environments)
 	if diff := cmp.Diff([]string{"nvidia.com/gpu=0"}, c.Devices[0].CDI); diff != "" || c.Devices[1].CDI != nil {
 		t.Errorf("%s, %v", diff, c.Devices[1].CDI)
 	}

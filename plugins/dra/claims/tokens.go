@@ -21,16 +21,17 @@ type token struct {
 	paired bool // the assigned VF serves a GPU of its container
 }
 
-func (t *token) vf() string { return t.VFs[0] }
+func (t *token) assignedVF() string { return t.VFs[0] }
 
-// redeem assigns VFs to the tokens of a claim to make as many pairs on one switch as possible: the token's
-// own VF if it pairs, else the reserved VF of a GPU, else, in exchange, the VF of another container's token.
-func (n *nodeIndex) redeem(devices []Prepared) {
-	all, reserved := n.containers(devices), n.reserved()
+// redeemTokens assigns VFs to the tokens of a claim to make as many pairs on one switch as possible: the
+// token's own VF if it pairs, else the reserved VF of a GPU, else, in exchange, the VF of another container's
+// token.
+func (n *nodeIndex) redeemTokens(devices []Prepared) {
+	all, reserved := n.findConsumers(devices), n.reservedVFs()
 	for _, step := range []func(*consumer, *token){
-		n.serve,
+		n.serveGPUs,
 		func(c *consumer, t *token) { n.takeReserved(c, t, reserved) },
-		func(c *consumer, t *token) { n.exchange(c, t, all) },
+		func(c *consumer, t *token) { n.exchangeVFs(c, t, all) },
 	} {
 		for _, c := range all {
 			for _, t := range c.tokens {
@@ -42,16 +43,16 @@ func (n *nodeIndex) redeem(devices []Prepared) {
 	}
 	for _, c := range all {
 		for _, t := range c.tokens {
-			if named := n.state.Pool.Devices[t.Device].VFs[0]; t.vf() != named {
+			if named := n.state.Pool.Devices[t.Device].VFs[0]; t.assignedVF() != named {
 				t.Token = named
 			}
 		}
 	}
 }
 
-// containers returns the consumers with tokens, in the order of the devices. Devices with admin access stay
-// as named.
-func (n *nodeIndex) containers(devices []Prepared) []*consumer {
+// findConsumers returns the consumers with tokens, in the order of the devices. Devices with admin access
+// stay as named.
+func (n *nodeIndex) findConsumers(devices []Prepared) []*consumer {
 	var order []*consumer
 	byGroup := map[string]*consumer{}
 	for i := range devices {
@@ -76,15 +77,15 @@ func (n *nodeIndex) containers(devices []Prepared) []*consumer {
 	return order
 }
 
-// serve pairs a token's VF, if it is available, with its share of the container's GPUs on one switch. All
+// serveGPUs pairs a token's VF, if it is available, with its share of the container's GPUs on one switch. All
 // GPUs on the switch are equivalent, so any choice leaves the same number of possible pairs.
-func (n *nodeIndex) serve(c *consumer, t *token) {
-	if !n.available(t.vf()) {
+func (n *nodeIndex) serveGPUs(c *consumer, t *token) {
+	if !n.isAvailable(t.assignedVF()) {
 		return
 	}
 	served := 0
 	c.gpus = slices.DeleteFunc(c.gpus, func(gpu *Prepared) bool {
-		if served == c.share || !n.sameSwitch(gpu.GPUs[0], t.vf()) {
+		if served == c.share || !n.sameSwitch(gpu.GPUs[0], t.assignedVF()) {
 			return false
 		}
 		served++
@@ -97,27 +98,27 @@ func (n *nodeIndex) serve(c *consumer, t *token) {
 func (n *nodeIndex) takeReserved(c *consumer, t *token, reserved map[string]string) {
 	for _, gpu := range c.gpus {
 		vf, ok := reserved[gpu.GPUs[0]]
-		if ok && n.available(vf) && n.vfs[vf].Pool == n.vfs[t.vf()].Pool {
+		if ok && n.isAvailable(vf) && n.vfs[vf].Pool == n.vfs[t.assignedVF()].Pool {
 			t.VFs, gpu.With = []string{vf}, vf
 			delete(reserved, gpu.GPUs[0])
-			n.serve(c, t)
+			n.serveGPUs(c, t)
 			return
 		}
 	}
 }
 
-// exchange swaps the VFs of two tokens if the other VF serves a GPU of t's container, preferably with a token
-// for which the swap makes a pair too.
-func (n *nodeIndex) exchange(c *consumer, t *token, all []*consumer) {
+// exchangeVFs swaps the VFs of two tokens if the other VF serves a GPU of t's container, preferably with a
+// token for which the swap makes a pair too.
+func (n *nodeIndex) exchangeVFs(c *consumer, t *token, all []*consumer) {
 	var found *token
 	var of *consumer
 	for _, other := range all {
 		for _, u := range other.tokens {
-			if u.paired || other == c || n.vfs[u.vf()].Pool != n.vfs[t.vf()].Pool ||
-				!n.available(t.vf()) || !n.available(u.vf()) || !n.nearAny(c.gpus, u.vf()) {
+			if u.paired || other == c || n.vfs[u.assignedVF()].Pool != n.vfs[t.assignedVF()].Pool ||
+				!n.isAvailable(t.assignedVF()) || !n.isAvailable(u.assignedVF()) || !n.nearAny(c.gpus, u.assignedVF()) {
 				continue
 			}
-			useful := n.nearAny(other.gpus, t.vf())
+			useful := n.nearAny(other.gpus, t.assignedVF())
 			if found == nil || useful {
 				found, of = u, other
 			}
@@ -125,14 +126,14 @@ func (n *nodeIndex) exchange(c *consumer, t *token, all []*consumer) {
 	}
 	if found != nil {
 		found.VFs, t.VFs = t.VFs, found.VFs
-		n.serve(c, t)
-		n.serve(of, found)
+		n.serveGPUs(c, t)
+		n.serveGPUs(of, found)
 	}
 }
 
-// reserved returns the VFs that are published with one GPU only, by the GPU's ID: those that a single pair
+// reservedVFs returns the VFs that are published with one GPU only, by the GPU's ID: those that a single pair
 // names.
-func (n *nodeIndex) reserved() map[string]string {
+func (n *nodeIndex) reservedVFs() map[string]string {
 	named, pairs := map[string]int{}, map[string]int{}
 	for _, device := range n.state.Pool.Devices {
 		if device.Type == pool.TypeBundle { // its pairs are counted separately

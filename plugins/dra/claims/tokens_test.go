@@ -44,13 +44,13 @@ func TestTokensBecomePairs(t *testing.T) {
 				continue
 			}
 			var named []Prepared
-			for _, r := range results(claim) {
+			for _, r := range driverResults(claim) {
 				d := n.state.Pool.Devices[r.Device]
 				named = append(named, Prepared{GPUs: d.GPUs, VFs: d.VFs})
 			}
 			pairs, together := n.together(named)
 			split += pairs - together
-			if len(newDecision(n.state, nil, nil).reserved()) < 4 {
+			if len(newDecision(n.state, nil, nil).reservedVFs()) < 4 {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%d", machine, taken), func(t *testing.T) {
@@ -88,7 +88,7 @@ func (n *node) bindings(claim *claimOf) {
 			}
 		}
 	}
-	if redeemed(c) && fmt.Sprint(n.published) != fmt.Sprint(bound) {
+	if haveMoved(c) && fmt.Sprint(n.published) != fmt.Sprint(bound) {
 		n.t.Errorf("published %v, bound %v", n.published, bound)
 	}
 	edits := n.edits(claim, "container-0-request-0")
@@ -140,7 +140,7 @@ func TestTokens(t *testing.T) {
 			n.ready(claim)
 			n.check(claim)
 			prepared, all, together := n.prepared(claim.UID), 0, 0
-			for _, first := range prepared.firsts() {
+			for _, first := range prepared.firstOfGroups() {
 				a, b := n.together(inGroup([]Claim{prepared}, first.Group))
 				all, together = all+a, together+b
 			}
@@ -155,7 +155,7 @@ func TestTokens(t *testing.T) {
 				t.Fatal(err)
 			}
 			n.check()
-			if redeemed(prepared) && len(n.published) > 0 {
+			if haveMoved(prepared) && len(n.published) > 0 {
 				t.Errorf("still published: %v", n.published)
 			}
 		})
@@ -200,7 +200,7 @@ func TestBrokenReservedVF(t *testing.T) {
 	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 16, toldVFs, true)
 	n.allocate(pool.TypeVF, 8) // those that are left are of another switch than the GPUs
 	claim := n.extended("train", [2]int{3, 3})
-	reserved := newDecision(n.state, nil, nil).reserved()
+	reserved := newDecision(n.state, nil, nil).reservedVFs()
 	broken := reserved[n.state.Pool.Devices[claim.Status.Allocation.Devices.Results[0].Device].GPUs[0]]
 	for i, vf := range n.state.Machine.VFs {
 		if vf.ID == broken {
@@ -212,7 +212,7 @@ func TestBrokenReservedVF(t *testing.T) {
 	for _, d := range n.prepared(claim.UID).Devices {
 		given = append(given, d.VFs...)
 	}
-	if len(given) != 3 || len(distinct(given)) != 3 || slices.Contains(given, broken) {
+	if len(given) != 3 || len(removeDuplicates(given)) != 3 || slices.Contains(given, broken) {
 		t.Errorf("VFs %v, broken %s", given, broken)
 	}
 	n.check(claim)
@@ -223,9 +223,9 @@ func TestReservedVFOfAnotherResource(t *testing.T) {
 	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 16, toldVFs, true)
 	n.allocate(pool.TypeVF, 8) // those that are left are of another switch than the GPUs
 	claim := n.extended("train", [2]int{3, 3})
-	reserved := newDecision(n.state, nil, nil).reserved()
+	reserved := newDecision(n.state, nil, nil).reservedVFs()
 	other := map[string]bool{}
-	for _, r := range results(claim) {
+	for _, r := range driverResults(claim) {
 		for _, gpu := range n.state.Pool.Devices[r.Device].GPUs {
 			other[reserved[gpu]] = true
 		}
