@@ -36,9 +36,9 @@ const (
 	ACSTranslated  uint16 = 1 << 6 // direct translated P2P
 )
 
-// effect returns what the capabilities of a root port or downstream port do to the upstream traffic through
+// effectOf returns what the capabilities of a root port or downstream port do to the upstream traffic through
 // the port.
-func (c Capabilities) effect() ACS {
+func (c Capabilities) effectOf() ACS {
 	if c.Control&(ACSRequests|ACSCompletions) != 0 {
 		return ACSRedirect
 	}
@@ -145,27 +145,27 @@ func (t *Tree) Redirected(a Address) int { return t.redirected[a] }
 func (t *Tree) aboveRedirect(d *Device, shared []Address) int {
 	for n := len(shared); n > 0; n-- {
 		at := shared[n-1]
-		way := t.below(d, at)
+		way := t.chainBelow(d, at)
 		translated := t.translated[at]
 		if t.sendsRequests(d) {
 			translated = t.isTranslated(d, way)
 		}
-		if slices.ContainsFunc(way, func(port Address) bool { return t.redirects(port, d, translated) }) {
+		if slices.ContainsFunc(way, func(port Address) bool { return t.isRedirected(port, d, translated) }) {
 			return n
 		}
 	}
 	return 0
 }
 
-// below returns the part of a function's chain below a bridge of the chain.
-func (t *Tree) below(d *Device, bridge Address) []Address {
+// chainBelow returns the part of a function's chain below a bridge of the chain.
+func (t *Tree) chainBelow(d *Device, bridge Address) []Address {
 	chain := t.pluggedIn(d).bridges
 	return chain[slices.Index(chain, bridge)+1:]
 }
 
-// redirects reports whether a port redirects a function's part of GPUDirect RDMA: the requests of a NIC, the
-// completions of a GPU. Translated requests and their completions take no detour.
-func (t *Tree) redirects(at Address, of *Device, translated bool) bool {
+// isRedirected reports whether a port redirects a function's part of GPUDirect RDMA: the requests of a NIC,
+// the completions of a GPU. Translated requests and their completions take no detour.
+func (t *Tree) isRedirected(at Address, of *Device, translated bool) bool {
 	port, ok := t.devices[at]
 	switch {
 	case !ok || port.ACS != ACSRedirect, t.isInner(port, of):
@@ -198,7 +198,7 @@ func (t *Tree) isInner(port, of *Device) bool {
 		return false
 	}
 	above, ok := t.devices[port.bridges[len(port.bridges)-1]]
-	return ok && above.IsNICSwitch() && !slices.Contains(t.pcie(of.Address), above.Address)
+	return ok && above.IsNICSwitch() && !slices.Contains(t.bridgesOf(of.Address), above.Address)
 }
 
 // isTranslated reports whether a NIC sends translated requests that take no detour on a way up (ACS Direct
@@ -226,7 +226,7 @@ func (t *Tree) findTranslated() {
 		}
 		for _, bridge := range t.shared[d.Address] {
 			all, seen := t.translated[bridge]
-			t.translated[bridge] = (all || !seen) && t.isTranslated(d, t.below(d, bridge))
+			t.translated[bridge] = (all || !seen) && t.isTranslated(d, t.chainBelow(d, bridge))
 		}
 	}
 }
@@ -274,15 +274,16 @@ func findKeywords(content []byte) VPD {
 			break
 		}
 		if tag == vpdReadOnly {
-			return keywords(content[:length])
+			return readKeywords(content[:length])
 		}
 		content = content[length:]
 	}
 	return VPD{}
 }
 
-// keywords reads the keywords of a resource up to a damaged one; of several with one name the first counts.
-func keywords(resource []byte) (v VPD) {
+// readKeywords reads the keywords of a resource up to a damaged one; of several with one name the first
+// counts.
+func readKeywords(resource []byte) (v VPD) {
 	for len(resource) >= vpdKeyword {
 		name, length := string(resource[:2]), int(resource[2])
 		resource = resource[vpdKeyword:]

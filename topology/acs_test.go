@@ -28,7 +28,7 @@ func TestEffect(t *testing.T) {
 		sys := fstest.MapFS{PCIDevices + "/0000:80:01.0/config": {Data: c.config}}
 		got := ACSUnknown
 		if read, known := readCapabilities(sys, port); known {
-			got = read.effect()
+			got = read.effectOf()
 		}
 		if got != c.want {
 			t.Errorf("%d bytes: %s; want %s", len(c.config), got, c.want)

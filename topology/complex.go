@@ -58,22 +58,22 @@ var (
 	nicSwitch  = []uint16{0x197b, 0x197c, 0x1979}         // BlueField-3, ConnectX
 )
 
-func (d *Device) is(vendor uint16, products ...uint16) bool {
+func (d *Device) isOneOf(vendor uint16, products ...uint16) bool {
 	return d.Vendor == vendor && slices.Contains(products, d.Product)
 }
 
 // IsGracePort reports whether the function is a root port of an NVIDIA Grace CPU.
-func (d *Device) IsGracePort() bool { return d.is(nvidia, gracePorts...) }
+func (d *Device) IsGracePort() bool { return d.isOneOf(nvidia, gracePorts...) }
 
 // IsVeraPort reports whether the function is a root port of an NVIDIA Vera CPU.
-func (d *Device) IsVeraPort() bool { return d.is(nvidia, veraPorts...) }
+func (d *Device) IsVeraPort() bool { return d.isOneOf(nvidia, veraPorts...) }
 
 // IsNICSwitch reports whether the function is a port of the PCIe switch in a ConnectX or BlueField.
-func (d *Device) IsNICSwitch() bool { return d.is(mellanox, nicSwitch...) }
+func (d *Device) IsNICSwitch() bool { return d.isOneOf(mellanox, nicSwitch...) }
 
 // isDMAFunction reports whether a function is a DMA function (NVIDIA's Data Direct). The class of the
 // function is a network controller's, although the function is no NIC.
-func (d *Device) isDMAFunction() bool { return d.is(mellanox, dmaFunction) }
+func (d *Device) isDMAFunction() bool { return d.isOneOf(mellanox, dmaFunction) }
 
 // IsNIC reports whether the function is a network controller, physical or virtual. A DMA function is none,
 // nor a function that manages NVSwitches.
@@ -85,7 +85,7 @@ func (d *Device) IsNIC() bool {
 // B200 and B300: a PF of a ConnectX with InfiniBand.
 func (d *Device) mayManageNVSwitches() bool {
 	const infiniBand = baseNetwork<<8 | 0x07
-	return d.Class>>8 == infiniBand && !d.IsVF() && len(d.VFs) == 0 && d.is(mellanox, connectX...)
+	return d.Class>>8 == infiniBand && !d.IsVF() && len(d.VFs) == 0 && d.isOneOf(mellanox, connectX...)
 }
 
 // isNVSwitch reports whether the function is an NVSwitch up to that of Hopper. Later NVSwitches are no PCI
@@ -95,7 +95,7 @@ func (d *Device) isNVSwitch() bool { return d.Vendor == nvidia && d.Class>>8 == 
 // isConnectX reports whether the function is that of a NIC that can be part of a complex: a PF, or in a guest
 // a VF without its PF. The ID of a VF does not tell the NIC.
 func (d *Device) isConnectX() bool {
-	return d.IsNIC() && !d.IsVF() && (d.is(mellanox, connectX...) || d.is(mellanox, mlx5VF))
+	return d.IsNIC() && !d.IsVF() && (d.isOneOf(mellanox, connectX...) || d.isOneOf(mellanox, mlx5VF))
 }
 
 // mayHaveFunction reports whether the place of a NIC is that of its DMA function, if it has one.
@@ -130,8 +130,8 @@ type finder struct {
 	functions, nics, moved map[string][]*Device
 }
 
-// sort sorts the functions that addDMA looks for.
-func (f *finder) sort() {
+// sortFunctions sorts the functions that addDMA looks for.
+func (f *finder) sortFunctions() {
 	for _, a := range f.order {
 		d := f.devices[a]
 		switch {
@@ -157,8 +157,8 @@ func findComplexes(devices map[Address]*Device, order []Address) complexes {
 		gpus: map[Address][]Address{}, functions: map[string][]*Device{}, nics: map[string][]*Device{},
 		moved: map[string][]*Device{},
 	}
-	f.sort()
-	for _, function := range f.list((*Device).isDMAFunction) {
+	f.sortFunctions()
+	for _, function := range f.listWith((*Device).isDMAFunction) {
 		f.addDMA(function)
 	}
 	f.keepOwnPlaces()
@@ -172,8 +172,8 @@ func findComplexes(devices map[Address]*Device, order []Address) complexes {
 	return f.complexes
 }
 
-// list returns the functions with a property, in ascending order.
-func (f *finder) list(has func(*Device) bool) (all []*Device) {
+// listWith returns the functions with a property, in ascending order.
+func (f *finder) listWith(has func(*Device) bool) (all []*Device) {
 	for _, a := range f.order {
 		if d := f.devices[a]; has(d) {
 			all = append(all, d)
@@ -182,7 +182,7 @@ func (f *finder) list(has func(*Device) bool) (all []*Device) {
 	return all
 }
 
-func addresses(devices []*Device) (all []Address) {
+func addressesOf(devices []*Device) (all []Address) {
 	for _, d := range devices {
 		all = append(all, d.Address)
 	}
@@ -204,7 +204,7 @@ func (f *finder) addDMA(function *Device) {
 	c.Switch, c.GPUs = f.besideGPU(function)
 	v3 := function.V3
 	if v3 != "" {
-		c.NICs = addresses(f.nics[v3])
+		c.NICs = addressesOf(f.nics[v3])
 	}
 	same, moved, unread := f.functions[v3], f.moved[v3], f.nics[""]
 	switch {
@@ -250,9 +250,9 @@ func (f *finder) keepOwnPlaces() {
 		if c.Fault != "" {
 			continue
 		}
-		there := f.nearest(cards, f.devices[c.Function])
+		there := f.nearestGPU(cards, f.devices[c.Function])
 		c.NICs = slices.DeleteFunc(c.NICs, func(nic Address) bool {
-			nearer := f.nearest(cards, f.devices[nic]).Compare(there) < 0
+			nearer := f.nearestGPU(cards, f.devices[nic]).Compare(there) < 0
 			if nearer {
 				delete(f.dma, nic)
 				c.Fault = fmt.Sprintf("the distances of NIC %s are those of the NIC itself, not of DMA function %s: "+
@@ -266,11 +266,11 @@ func (f *finder) keepOwnPlaces() {
 	}
 }
 
-// nearest returns the distance from a place to the nearest GPU, UNK if no bridge is shared with any.
-func (f *finder) nearest(cards occupancy, at *Device) Distance {
+// nearestGPU returns the distance from a place to the nearest GPU, UNK if no bridge is shared with any.
+func (f *finder) nearestGPU(cards occupancy, at *Device) Distance {
 	nearest := Distance{Level: UNK}
-	for _, gpu := range f.list((*Device).isNVIDIA) {
-		d, ok := distanceBelow(cards.shared(at.bridges), cards.shared(gpu.bridges))
+	for _, gpu := range f.listWith((*Device).isNVIDIA) {
+		d, ok := distanceBelow(cards.sharedBridges(at.bridges), cards.sharedBridges(gpu.bridges))
 		if ok && d.Compare(nearest) < 0 {
 			nearest = d
 		}
@@ -289,22 +289,22 @@ func (f *finder) isOnGrace(d *Device) bool {
 
 // isC2C reports whether the machine has GPUs, each directly below a root port of Grace or Vera.
 func (f *finder) isC2C() bool {
-	gpus := f.list((*Device).isNVIDIA)
+	gpus := f.listWith((*Device).isNVIDIA)
 	return len(gpus) > 0 && !slices.ContainsFunc(gpus, func(d *Device) bool { return !f.isOnGrace(d) })
 }
 
 // addC2C adds a complex for each NUMA node with GPUs.
 func (f *finder) addC2C() {
 	nodes := map[NUMANode][]*Device{}
-	for _, gpu := range f.list((*Device).isNVIDIA) {
+	for _, gpu := range f.listWith((*Device).isNVIDIA) {
 		nodes[gpu.NUMA] = append(nodes[gpu.NUMA], gpu)
 	}
 	byNumber := func(a, b NUMANode) int { return cmp.Compare(a.number, b.number) }
 	for _, numa := range slices.SortedFunc(maps.Keys(nodes), byNumber) {
-		c := Complex{Kind: KindC2C, GPUs: addresses(nodes[numa]), NUMA: numa}
+		c := Complex{Kind: KindC2C, GPUs: addressesOf(nodes[numa]), NUMA: numa}
 		number, known := numa.Number()
 		if known {
-			c.NICs = addresses(f.list(func(d *Device) bool { return d.isConnectX() && d.NUMA == numa }))
+			c.NICs = addressesOf(f.listWith(func(d *Device) bool { return d.isConnectX() && d.NUMA == numa }))
 		}
 		switch {
 		case !known:
@@ -398,10 +398,10 @@ func (t *Tree) Top(a Address) string {
 	if !ok {
 		return ""
 	}
-	return t.top(d)
+	return t.topOf(d)
 }
 
-func (t *Tree) top(d *Device) string {
+func (t *Tree) topOf(d *Device) string {
 	if number, near := t.complexes.c2c[d.Function()]; near {
 		return fmt.Sprint(c2cPrefix, number)
 	}

@@ -74,14 +74,14 @@ func (t *Tree) Distance(a, b Address) Distance {
 	if da.Function().Slot() == db.Function().Slot() {
 		return Distance{Level: PIX}
 	}
-	if d, ok := distanceBelow(t.pcie(a), t.pcie(b)); ok {
+	if d, ok := distanceBelow(t.bridgesOf(a), t.bridgesOf(b)); ok {
 		return d
 	}
 	return Distance{Level: t.levelAcross(da, db), Bridges: len(t.shared[a]) + len(t.shared[b])}
 }
 
-// pcie returns the shared bridges of a function, in a C2C complex too.
-func (t *Tree) pcie(a Address) []Address {
+// bridgesOf returns the shared bridges of a function, in a C2C complex too.
+func (t *Tree) bridgesOf(a Address) []Address {
 	if chain, near := t.ofC2C[a]; near {
 		return chain
 	}
@@ -135,7 +135,7 @@ func (t *Tree) portsOf(d *Device, way []Address, other *Device, otherWay []Addre
 		translated = t.isTranslated(d, way)
 	}
 	for _, port := range way {
-		ports = append(ports, Port{port, t.redirects(port, d, translated)})
+		ports = append(ports, Port{port, t.isRedirected(port, d, translated)})
 	}
 	return ports
 }
@@ -154,8 +154,8 @@ func (t *Tree) levelAcross(a, b *Device) Level {
 	atA, atB := t.pluggedIn(a), t.pluggedIn(b)
 	na, knownA := atA.NUMA.Number()
 	nb, knownB := atB.NUMA.Number()
-	switch top := t.top(a); {
-	case isC2CName(top) && top == t.top(b) && !areOfOneKind(a, b):
+	switch top := t.topOf(a); {
+	case isC2CName(top) && top == t.topOf(b) && !areOfOneKind(a, b):
 		return C2C
 	case atA.rootComplex == atB.rootComplex:
 		return PHB

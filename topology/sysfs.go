@@ -121,8 +121,8 @@ func readDevice(sys fs.FS, name string) (*Device, error) {
 	d := &Device{Address: address}
 	d.rootComplex, d.bridges = parseChain(target)
 	r := &reader{sys: sys, dir: path.Join(PCIDevices, name), name: name}
-	r.attributes(d)
-	r.links(d)
+	r.readAttributes(d)
+	r.readLinks(d)
 	// Files of a vanished function look absent, so the last step is to look for the function again.
 	if _, err := fs.Stat(sys, r.dir); Gone(err) || Gone(r.err) {
 		return nil, errVanished
@@ -166,71 +166,71 @@ type reader struct {
 	err  error
 }
 
-func (r *reader) attributes(d *Device) {
-	d.Class = Class(r.number("class", 0, 32))
-	d.Vendor = uint16(r.number("vendor", 0, 16))
-	d.Product = uint16(r.number("device", 0, 16))
-	d.NUMA = r.numa("numa_node")
+func (r *reader) readAttributes(d *Device) {
+	d.Class = Class(r.readNumber("class", 0, 32))
+	d.Vendor = uint16(r.readNumber("vendor", 0, 16))
+	d.Product = uint16(r.readNumber("device", 0, 16))
+	d.NUMA = r.readNUMA("numa_node")
 	d.PCIe = ReadPCIeLink(r.sys, r.dir)
 	if d.Class.isBridge() {
 		if c, known := readCapabilities(r.sys, d.Address); known {
-			d.ACS, d.Control = c.effect(), c.Control
+			d.ACS, d.Control = c.effectOf(), c.Control
 		}
 	}
 }
 
-// links reads only links that a function of this kind can have, because every lookup takes time.
-func (r *reader) links(d *Device) {
-	d.Driver = r.link("driver")
+// readLinks reads only links that a function of this kind can have, because every lookup takes time.
+func (r *reader) readLinks(d *Device) {
+	d.Driver = r.linkTarget("driver")
 	if d.Class.isBridge() {
 		return
 	}
-	if pf := r.link("physfn"); pf != "" {
-		d.PF = r.address("physfn", pf)
+	if pf := r.linkTarget("physfn"); pf != "" {
+		d.PF = r.parseAddress("physfn", pf)
 	} else {
 		d.VFs = r.virtualFunctions()
 	}
-	d.Netdevs = PassableNames(r.names(netFolder(r.sys, r.dir)))
-	d.RDMA = PassableNames(r.names("infiniband"))
+	d.Netdevs = PassableNames(r.listNames(netFolder(r.sys, r.dir)))
+	d.RDMA = PassableNames(r.listNames("infiniband"))
 }
 
-// fail keeps the first error, with the names of file and function.
-func (r *reader) fail(file string, err error) {
+// keepError keeps the first error, with the names of file and function.
+func (r *reader) keepError(file string, err error) {
 	if r.err == nil {
 		r.err = fmt.Errorf("read %s of %s: %w", file, r.name, err)
 	}
 }
 
-// text returns a file's content without the newline, "" if the file is absent.
-func (r *reader) text(file string) string {
+// readText returns a file's content without the newline, "" if the file is absent.
+func (r *reader) readText(file string) string {
 	content, err := fs.ReadFile(r.sys, path.Join(r.dir, file))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.fail(file, err)
+		r.keepError(file, err)
 	}
 	return strings.TrimSpace(string(content))
 }
 
-// number reads a number with or without 0x, 0 if the file is absent.
-func (r *reader) number(file string, base, bits int) uint64 {
-	s := r.text(file)
+// readNumber reads a number with or without 0x, 0 if the file is absent.
+func (r *reader) readNumber(file string, base, bits int) uint64 {
+	s := r.readText(file)
 	if s == "" {
 		return 0
 	}
 	n, err := strconv.ParseUint(s, base, bits)
 	if err != nil {
-		r.fail(file, fmt.Errorf("parse %q: %w", s, errors.Unwrap(err)))
+		r.keepError(file, fmt.Errorf("parse %q: %w", s, errors.Unwrap(err)))
 	}
 	return n
 }
 
-func (r *reader) numa(file string) NUMANode {
-	s := r.text(file)
+func (r *reader) readNUMA(file string) NUMANode {
+	s := r.readText(file)
 	if s == "" {
 		return NUMANode{}
 	}
 	n, err := ParseNUMANode(s)
 	if err != nil {
-		r.fail(file, fmt.Errorf("parse %q: %w", s, errors.Unwrap(err)))
+		r.keepError(file, fmt.Errorf("parse %q: %w", s, errors.Unwrap(err)))
 	}
 	return n
 }
@@ -273,32 +273,32 @@ func ParseLinkWidth(text string) int {
 	return width
 }
 
-// link returns the last element of a link's target, "" if the link is absent.
-func (r *reader) link(file string) string {
+// linkTarget returns the last element of a link's target, "" if the link is absent.
+func (r *reader) linkTarget(file string) string {
 	target, err := fs.ReadLink(r.sys, path.Join(r.dir, file))
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			r.fail(file, err)
+			r.keepError(file, err)
 		}
 		return ""
 	}
 	return path.Base(target)
 }
 
-func (r *reader) address(file, s string) Address {
+func (r *reader) parseAddress(file, s string) Address {
 	a, err := ParseAddress(s)
 	if err != nil {
-		r.fail(file, err)
+		r.keepError(file, err)
 	}
 	return a
 }
 
-// names returns the sorted names in a directory, nil if the directory is absent.
-func (r *reader) names(dir string) []string {
+// listNames returns the sorted names in a directory, nil if the directory is absent.
+func (r *reader) listNames(dir string) []string {
 	entries, err := fs.ReadDir(r.sys, path.Join(r.dir, dir))
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			r.fail(dir, err)
+			r.keepError(dir, err)
 		}
 		return nil
 	}
@@ -312,7 +312,7 @@ func (r *reader) virtualFunctions() []Address {
 		name  string
 	}
 	var found []virtfn
-	for _, name := range r.names(".") {
+	for _, name := range r.listNames(".") {
 		if suffix, ok := strings.CutPrefix(name, "virtfn"); ok {
 			if index, err := strconv.Atoi(suffix); err == nil {
 				found = append(found, virtfn{index, name})
@@ -322,8 +322,8 @@ func (r *reader) virtualFunctions() []Address {
 	slices.SortFunc(found, func(a, b virtfn) int { return a.index - b.index })
 	addresses := make([]Address, 0, len(found))
 	for _, v := range found {
-		if target := r.link(v.name); target != "" {
-			addresses = append(addresses, r.address(v.name, target))
+		if target := r.linkTarget(v.name); target != "" {
+			addresses = append(addresses, r.parseAddress(v.name, target))
 		}
 	}
 	return addresses

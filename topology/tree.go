@@ -88,9 +88,9 @@ func newTree(devices map[Address]*Device, nodes []int) *Tree {
 	cards := cardsBelow(devices, t.complexes.dma)
 	for address, device := range devices {
 		if _, near := t.complexes.c2c[device.Function()]; near {
-			t.ofC2C[address] = cards.shared(t.pluggedIn(device).bridges)
+			t.ofC2C[address] = cards.sharedBridges(t.pluggedIn(device).bridges)
 		} else {
-			t.shared[address] = cards.shared(t.pluggedIn(device).bridges)
+			t.shared[address] = cards.sharedBridges(t.pluggedIn(device).bridges)
 		}
 	}
 	t.findTranslated()
@@ -140,7 +140,7 @@ func (t *Tree) Switch(a Address) string {
 	shared := t.shared[a]
 	switch {
 	case len(shared) == 0:
-		return t.top(d)
+		return t.topOf(d)
 	case len(shared) > 1 && t.upstream[shared[0]] == shared[1]:
 		return shared[1].String()
 	default:
@@ -176,14 +176,14 @@ type occupants struct {
 	several bool
 }
 
-// shared returns the bridges of a chain that lead to several cards.
-func (o occupancy) shared(chain []Address) []Address {
+// sharedBridges returns the bridges of a chain that lead to several cards.
+func (o occupancy) sharedBridges(chain []Address) []Address {
 	return slices.DeleteFunc(slices.Clone(chain), func(bridge Address) bool {
 		return o[bridge] != nil && !o[bridge].several
 	})
 }
 
-func (o occupancy) add(chain []Address, card Address) {
+func (o occupancy) addCard(chain []Address, card Address) {
 	for _, bridge := range chain {
 		switch of := o[bridge]; {
 		case of == nil:
@@ -211,9 +211,9 @@ func cardsBelow(devices map[Address]*Device, dma map[Address]Address) occupancy 
 		if pf, ok := devices[d.PF]; ok && d.IsVF() {
 			d = pf
 		}
-		below.add(d.bridges, d.Address.Slot())
+		below.addCard(d.bridges, d.Address.Slot())
 		if function, ok := dma[d.Address]; ok {
-			below.add(devices[function].bridges, function.Slot())
+			below.addCard(devices[function].bridges, function.Slot())
 		}
 	}
 	return below

@@ -271,7 +271,8 @@ func (f ConfigFiles) dropIns() ([]string, error) {
 		return nil, nil
 	}
 	var files []string
-	dir := filepath.Join(resolvePath(f.Root, filepath.Dir(f.Dir)), filepath.Base(f.Dir)) // no walk follows a link
+	// no walk follows a link
+	dir := filepath.Join(resolvePath(f.Root, filepath.Dir(f.Dir)), filepath.Base(f.Dir))
 	at := dir
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		at = path

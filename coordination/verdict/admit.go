@@ -49,7 +49,7 @@ func (t *trial) Hints(container int) []model.Hints {
 // input of the last choice, Prefer keeps this choice.
 func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Set {
 	all := t.Node.Resources[q.Resource].All
-	if t.plan.container == container && t.plan.foresees(&q) {
+	if t.plan.container == container && t.plan.isForeseen(&q) {
 		return t.plan.chosen.Intersection(all)
 	}
 	taken := t.Taken.Difference(t.Reusable)
@@ -67,7 +67,7 @@ func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Se
 	return t.plan.chosen.Intersection(all)
 }
 
-func (p *plan) foresees(q *devicemanager.Question) bool {
+func (p *plan) isForeseen(q *devicemanager.Question) bool {
 	for _, h := range p.halves {
 		if h.Resource == q.Resource {
 			return h.Held.Equal(q.Must) && h.Free.Equal(q.Free)
@@ -86,9 +86,9 @@ func (t *trial) Pick(of devicemanager.Set, count int) devicemanager.Set {
 // any other container.
 func (t *trial) Allocate(container int, best model.Hint, devices devicemanager.Set) error {
 	requests := t.Containers[container].Requests
-	t.inherit(requests)
+	t.noteHeir(requests)
 	if t.requests.required && t.Node.Pairs(requests) > 0 {
-		if err := t.misaligned(devices); err != nil {
+		if err := t.checkAligned(devices); err != nil {
 			return err
 		}
 	}
@@ -105,8 +105,8 @@ func (t *trial) Allocate(container int, best model.Hint, devices devicemanager.S
 	return nil
 }
 
-// inherit records a container that may reuse devices of init containers.
-func (t *trial) inherit(requests model.Requests) {
+// noteHeir records a container that may reuse devices of init containers.
+func (t *trial) noteHeir(requests model.Requests) {
 	if len(requests) == 0 || t.Reusable.Len() == 0 {
 		return
 	}
@@ -122,33 +122,33 @@ func (t *trial) inherit(requests model.Requests) {
 // switch (coordination/admission, alignment.go).
 type errMisaligned struct{ error }
 
-func (t *trial) misaligned(devices devicemanager.Set) error {
+func (t *trial) checkAligned(devices devicemanager.Set) error {
 	pairs := placement.PairsOf(t.node.tree,
 		t.Node.Devices(devices.Intersection(t.Node.OfKind[model.GPU])),
 		t.Node.Devices(devices.Intersection(t.Node.OfKind[model.VF])))
 	if together := placement.Together(pairs); together < len(pairs) {
 		return errMisaligned{fmt.Errorf("only %d of %d pairs can be on one switch and %s", together, len(pairs),
-			t.requirement())}
+			t.whoRequires())}
 	}
 	return nil
 }
 
-// requirement returns the origin of the requirement: the pod, or the administrator.
-func (t *trial) requirement() string {
+// whoRequires returns the origin of the requirement: the pod, or the administrator.
+func (t *trial) whoRequires() string {
 	if _, annotated := t.requests.pod.Annotations[intent.AlignmentKey]; annotated {
 		return fmt.Sprintf("the pod has annotation %s: %s", intent.AlignmentKey, intent.Required)
 	}
 	return fmt.Sprintf("the node's plugins ask that of every pod (--alignment=%s)", intent.Required)
 }
 
-// required reports whether Tandem rejects a pod that the kubelet would admit.
-func required(r *devicemanager.Refusal) bool {
+// isByTandem reports whether Tandem rejects a pod that the kubelet would admit.
+func isByTandem(r *devicemanager.Refusal) bool {
 	var misaligned errMisaligned
 	return errors.As(r.Err, &misaligned)
 }
 
-// held returns the devices of the admitted pod.
-func (t *trial) held() *podDevices {
+// heldDevices returns the devices of the admitted pod.
+func (t *trial) heldDevices() *podDevices {
 	return &podDevices{uid: t.requests.pod.UID, containers: t.assigned, all: t.got}
 }
 
@@ -176,8 +176,8 @@ func (n *Node) Concerns(pod *v1.Pod) bool {
 	return n.managers != nil && n.managers.Concerns(pod)
 }
 
-// read reads a pod.
-func (n *Node) read(pod *v1.Pod) *podRequests {
+// readPod reads a pod.
+func (n *Node) readPod(pod *v1.Pod) *podRequests {
 	count := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
 	alignment, _ := n.alignment.AlignmentOf(pod.Namespace, pod.Annotations) // unknown values count as required
 	w := &podRequests{
@@ -185,7 +185,7 @@ func (n *Node) read(pod *v1.Pod) *podRequests {
 		containers: make([]*v1.Container, 0, count), requests: make([]model.Container, 0, count),
 	}
 	for c, role := range intent.Containers(pod) {
-		requests := n.requests(pod, c)
+		requests := n.readRequests(pod, c)
 		w.with += min(len(requests), 1)
 		w.pairs += n.devices.Pairs(requests)
 		w.containers = append(w.containers, c)
@@ -194,9 +194,9 @@ func (n *Node) read(pod *v1.Pod) *podRequests {
 	return w
 }
 
-// requests returns the requests of a container. Resources with NUMA nodes come first; the kubelet uses a
+// readRequests returns the requests of a container. Resources with NUMA nodes come first; the kubelet uses a
 // random order.
-func (n *Node) requests(pod *v1.Pod, c *v1.Container) model.Requests {
+func (n *Node) readRequests(pod *v1.Pod, c *v1.Container) model.Requests {
 	var requests model.Requests
 	for name, quantity := range intent.Limits(pod, c) {
 		if i, ours := n.devices.Resource(name); ours {

@@ -42,7 +42,7 @@ func newMachine(spec *v1alpha1.Spec) (*machine, error) {
 		return nil, err
 	}
 	for i := range spec.Resources {
-		devices, err := b.resource(i)
+		devices, err := b.addResource(i)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", spec.Resources[i].Name, err)
 		}
@@ -53,12 +53,12 @@ func newMachine(spec *v1alpha1.Spec) (*machine, error) {
 		nodes = append(nodes, n.Number)
 	}
 	m.tree = topology.Assemble(b.functions, b.at, nodes)
-	m.links, err = links(spec, m.devices)
+	m.links, err = readLinks(spec, m.devices)
 	return m, err
 }
 
-// links returns the object's links between GPUs.
-func links(spec *v1alpha1.Spec, devices [][]placement.Device) ([]topology.Link, error) {
+// readLinks returns the object's links between GPUs.
+func readLinks(spec *v1alpha1.Spec, devices [][]placement.Device) ([]topology.Link, error) {
 	byID := map[string]topology.Address{}
 	if len(spec.Links) == 0 {
 		return nil, nil
@@ -185,8 +185,8 @@ type builder struct {
 	taken     map[topology.Address]bool // addresses in the object, and those assigned to VFs
 }
 
-// resource creates the functions of a resource's devices.
-func (b *builder) resource(i int) ([]placement.Device, error) {
+// addResource creates the functions of a resource's devices.
+func (b *builder) addResource(i int) ([]placement.Device, error) {
 	r := &b.spec.Resources[i]
 	functions, err := functionsOf(r)
 	if err != nil {
@@ -215,14 +215,14 @@ func (b *builder) resource(i int) ([]placement.Device, error) {
 				return nil, err
 			}
 		}
-		function := b.function(address, r.Kind, spot)
+		function := b.functionAt(address, r.Kind, spot)
 		if slow[f] {
 			function.PCIe = topology.PCIeLink{Width: 1, MaxWidth: 2}
 		}
 		for _, n := range members {
 			devices[n] = placement.Device{ID: fmt.Sprintf("%s/%d", r.Name, n), Address: address}
 			if r.Kind == v1alpha1.VF {
-				devices[n].Address = b.vf(function, spot)
+				devices[n].Address = b.addVF(function, spot)
 			}
 		}
 	}
@@ -265,8 +265,8 @@ func functionsOf(r *v1alpha1.Resource) ([][]int, error) {
 	return functions, nil
 }
 
-// function returns a physical function, created on first use.
-func (b *builder) function(address topology.Address, kind v1alpha1.Kind, s spotOf) *topology.Device {
+// functionAt returns a physical function, created on first use.
+func (b *builder) functionAt(address topology.Address, kind v1alpha1.Kind, s spotOf) *topology.Device {
 	if f := b.byAddress[address]; f != nil {
 		return f
 	}
@@ -275,72 +275,72 @@ func (b *builder) function(address topology.Address, kind v1alpha1.Kind, s spotO
 		f.Class, redirected = networkClass, topology.ACSRequests
 	}
 	b.byAddress[address] = f
-	b.put(f, b.placed(s, redirected))
+	b.putFunction(f, b.placeAt(s, redirected))
 	return f
 }
 
-// placed returns the place of a function at a spot, with the ports that redirect requests or completions.
-func (b *builder) placed(s spotOf, redirected uint16) topology.Place {
+// placeAt returns the place of a function at a spot, with the ports that redirect requests or completions.
+func (b *builder) placeAt(s spotOf, redirected uint16) topology.Place {
 	place := s.place
 	for i := range place.Bridges {
-		b.share(place, i)
+		b.shareBridge(place, i)
 	}
 	switch {
 	case s.redirected == 0:
 	case s.redirected < len(place.Bridges):
-		b.redirect(place.Bridges[s.redirected], redirected, topology.Place{
+		b.addPort(place.Bridges[s.redirected], redirected, topology.Place{
 			RootComplex: place.RootComplex, Bridges: place.Bridges[:s.redirected], NUMA: place.NUMA,
 		})
 	default:
-		own := unused(ownPort, len(b.functions))
-		b.redirect(own, redirected, place)
+		own := unusedAddress(ownPort, len(b.functions))
+		b.addPort(own, redirected, place)
 		place.Bridges = append(place.Bridges[:len(place.Bridges):len(place.Bridges)], own)
 	}
 	return place
 }
 
-// share adds an invented card below a bridge: the object's bridges are shared with further cards.
-func (b *builder) share(place topology.Place, bridge int) {
+// shareBridge adds an invented card below a bridge: the object's bridges are shared with further cards.
+func (b *builder) shareBridge(place topology.Place, bridge int) {
 	path := fmt.Sprint(place.RootComplex, place.Bridges[:bridge+1])
 	if b.cards[path] {
 		return
 	}
 	b.cards[path] = true
 	for range 2 { // a single port would count as part of the device
-		b.put(&topology.Device{Address: unused(otherCard, len(b.functions))}, topology.Place{
+		b.putFunction(&topology.Device{Address: unusedAddress(otherCard, len(b.functions))}, topology.Place{
 			RootComplex: place.RootComplex, Bridges: place.Bridges[:bridge+1],
 		})
 	}
 }
 
-// redirect adds a port that redirects the requests of NICs or the completions of GPUs: those of the other
+// addPort adds a port that redirects the requests of NICs or the completions of GPUs: those of the other
 // kind below a shared port may pass.
-func (b *builder) redirect(port topology.Address, redirected uint16, place topology.Place) {
+func (b *builder) addPort(port topology.Address, redirected uint16, place topology.Place) {
 	d := b.byAddress[port]
 	if d == nil {
 		d = &topology.Device{Address: port, Class: topology.PortClass, ACS: topology.ACSRedirect}
 		b.byAddress[port] = d
-		b.put(d, place)
+		b.putFunction(d, place)
 	}
 	d.Control |= redirected
 }
 
-// put adds a function to the tree, unless it has no switch and so no known place.
-func (b *builder) put(d *topology.Device, at topology.Place) {
+// putFunction adds a function to the tree, unless it has no switch and so no known place.
+func (b *builder) putFunction(d *topology.Device, at topology.Place) {
 	if at.RootComplex == "" {
 		return
 	}
 	b.functions, b.at = append(b.functions, d), append(b.at, at)
 }
 
-// unused returns an address that no other function has, in a slot of its own.
-func unused(domain uint32, number int) topology.Address {
+// unusedAddress returns an address that no other function has, in a slot of its own.
+func unusedAddress(domain uint32, number int) topology.Address {
 	return topology.Address{Domain: domain + uint32(number)}
 }
 
-// vf adds the next VF of a PF, after the PFs of its bus and the VFs of earlier PFs, at an unused address: the
-// replicas of a shared PF can exceed its VFs in PCI.
-func (b *builder) vf(pf *topology.Device, s spotOf) topology.Address {
+// addVF adds the next VF of a PF, after the PFs of its bus and the VFs of earlier PFs, at an unused address:
+// the replicas of a shared PF can exceed its VFs in PCI.
+func (b *builder) addVF(pf *topology.Device, s spotOf) topology.Address {
 	if b.vfs == nil {
 		b.vfs, b.taken = b.beforeVFs()
 	}
@@ -355,7 +355,7 @@ func (b *builder) vf(pf *topology.Device, s spotOf) topology.Address {
 	}
 	b.taken[address] = true
 	pf.VFs = append(pf.VFs, address)
-	b.put(&topology.Device{Address: address, PF: pf.Address}, s.place)
+	b.putFunction(&topology.Device{Address: address, PF: pf.Address}, s.place)
 	return address
 }
 

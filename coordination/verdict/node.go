@@ -56,14 +56,14 @@ func New(topology *v1alpha1.NodeTopology, managers Managers) (*Node, error) {
 
 // New is like [New], but nodes with the same devices at the same places share their shape.
 func (s *Shapes) New(topology *v1alpha1.NodeTopology, managers Managers) (*Node, error) {
-	n, err := s.read(topology, managers)
+	n, err := s.readNode(topology, managers)
 	if err != nil {
 		return nil, fmt.Errorf("read NodeTopology %s: %w", topology.Name, err)
 	}
 	return n, nil
 }
 
-func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node, error) {
+func (s *Shapes) readNode(topology *v1alpha1.NodeTopology, managers Managers) (*Node, error) {
 	spec := &topology.Spec
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.shape(spec, published)
+	found, err := s.shapeOf(spec, published)
 	if err != nil {
 		return nil, err
 	}
@@ -221,8 +221,8 @@ type Shapes struct {
 	sweep int // number of shapes at which released shapes are removed
 }
 
-// shape returns the shape of a node, if possible a known one.
-func (s *Shapes) shape(spec *v1alpha1.Spec, node *model.Node) (*shape, error) {
+// shapeOf returns the shape of a node, if possible a known one.
+func (s *Shapes) shapeOf(spec *v1alpha1.Spec, node *model.Node) (*shape, error) {
 	if s == nil {
 		return newShape(spec, node)
 	}

@@ -29,12 +29,15 @@ func TestFit(t *testing.T) {
 		{model.PerNode{3, 3}, Room{0, 0, 2, 6}},
 		{nil, Room{}},
 	} {
-		if got := fit(c.pairs, kubelet); got != c.want {
+		if got := countFitting(c.pairs, kubelet); got != c.want {
 			t.Errorf("%v: %v, want %v", c.pairs, got, c.want)
 		}
 	}
 	asked := 0
-	got := fit(model.PerNode{1 << 15}, func(int, model.PerNode) (model.Mask, bool) { asked++; return 1, true })
+	got := countFitting(model.PerNode{1 << 15}, func(int, model.PerNode) (model.Mask, bool) {
+		asked++
+		return 1, true
+	})
 	if want := (Room{mostRoom, mostRoom, mostRoom, mostRoom}); got != want || asked != len(sizes)*mostRoom {
 		t.Errorf("of GPUs that are shared out: %v, asked %d times", got, asked)
 	}

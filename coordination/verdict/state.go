@@ -27,7 +27,7 @@ type State struct {
 // State returns the assignments of the published object to pods that are present: the object also lists the
 // devices of a pod that has ended, until the kubelet reuses the devices.
 func (n *Node) State(present func(uid types.UID) bool) *State {
-	s := n.empty()
+	s := n.emptyState()
 	var object []v1alpha1.Held
 	for i := range n.held {
 		if p := &n.held[i]; present(p.uid) {
@@ -36,15 +36,15 @@ func (n *Node) State(present func(uid types.UID) bool) *State {
 			object = append(object, n.object[i])
 		}
 	}
-	s.manage(object)
+	s.restoreManagers(object)
 	return s
 }
 
-func (n *Node) empty() *State {
+func (n *Node) emptyState() *State {
 	return &State{node: n, pods: make(map[types.UID]*podDevices, len(n.held)+1), taken: n.devices.NewSet()}
 }
 
-func (s *State) manage(held []v1alpha1.Held) {
+func (s *State) restoreManagers(held []v1alpha1.Held) {
 	if s.node.managers != nil {
 		s.managers, s.err = s.node.managers.Restore(held)
 	}
@@ -84,17 +84,17 @@ func (s *State) Remove(uid types.UID) {
 // Admit returns the kubelet's verdict on a pod and, if the pod is admitted, assigns devices to all
 // containers. A pod with devices keeps these devices.
 func (s *State) Admit(pod *v1.Pod) Verdict {
-	w := s.node.read(pod)
+	w := s.node.readPod(pod)
 	if held := s.pods[pod.UID]; held != nil {
-		return s.node.verdict(w, held.containers)
+		return s.node.admittedVerdict(w, held.containers)
 	}
-	t, refusal := s.admit(w, true)
+	t, refusal := s.tryAdmit(w, true)
 	if refusal != nil {
-		return s.refused(w, t, refusal)
+		return s.refusedVerdict(w, t, refusal)
 	}
-	v := s.node.verdict(w, t.assigned)
+	v := s.node.admittedVerdict(w, t.assigned)
 	v.Chance = t.chance
-	s.pods[pod.UID] = t.held()
+	s.pods[pod.UID] = t.heldDevices()
 	s.taken.Include(t.got)
 	s.managers = t.managers
 	return v
@@ -103,22 +103,22 @@ func (s *State) Admit(pod *v1.Pod) Verdict {
 // Ask returns the kubelet's verdict on a pod and assigns nothing. Ask chooses devices only if the verdict
 // depends on the choice, and leaves Pairs and Containers empty. Ask takes a fraction of the time of Admit.
 func (s *State) Ask(pod *v1.Pod) Verdict {
-	w := s.node.read(pod)
+	w := s.node.readPod(pod)
 	v := Verdict{Admitted: true, Wanted: w.pairs}
 	if s.pods[pod.UID] != nil || w.with == 0 && s.managers == nil {
 		return v
 	}
-	t, refusal := s.admit(w, false)
+	t, refusal := s.tryAdmit(w, false)
 	if refusal != nil {
-		return s.refused(w, t, refusal)
+		return s.refusedVerdict(w, t, refusal)
 	}
 	v.Chance = t.chance
 	return v
 }
 
-// admit tries to admit a pod. If all is false, the devices of the last container are chosen only if Tandem
+// tryAdmit tries to admit a pod. If all is false, the devices of the last container are chosen only if Tandem
 // may reject the choice. The refusal is nil for an admitted pod.
-func (s *State) admit(w *podRequests, all bool) (*trial, *devicemanager.Refusal) {
+func (s *State) tryAdmit(w *podRequests, all bool) (*trial, *devicemanager.Refusal) {
 	sets := s.node.devices.NewSets(3)
 	copy(sets[0], s.taken)
 	t := &trial{
@@ -136,8 +136,8 @@ func (s *State) admit(w *podRequests, all bool) (*trial, *devicemanager.Refusal)
 	return t, t.Admit()
 }
 
-// verdict returns the verdict on an admitted pod with the devices of its containers.
-func (n *Node) verdict(w *podRequests, containers []containerDevices) Verdict {
+// admittedVerdict returns the verdict on an admitted pod with the devices of its containers.
+func (n *Node) admittedVerdict(w *podRequests, containers []containerDevices) Verdict {
 	v := Verdict{Admitted: true, Wanted: w.pairs}
 	for _, g := range containers {
 		c := Container{
@@ -155,20 +155,20 @@ func (n *Node) verdict(w *podRequests, containers []containerDevices) Verdict {
 	return v
 }
 
-// refused returns the verdict on a rejected pod.
-func (s *State) refused(w *podRequests, t *trial, refusal *devicemanager.Refusal) Verdict {
-	v := Verdict{Required: required(refusal), Chance: t.chance, Wanted: w.pairs}
-	empty := s.node.empty()
+// refusedVerdict returns the verdict on a rejected pod.
+func (s *State) refusedVerdict(w *podRequests, t *trial, refusal *devicemanager.Refusal) Verdict {
+	v := Verdict{Required: isByTandem(refusal), Chance: t.chance, Wanted: w.pairs}
+	empty := s.node.emptyState()
 	if s.managers != nil {
 		empty.managers = s.node.managers.Empty()
 	}
-	onEmpty, always := empty.admit(w, false)
+	onEmpty, always := empty.tryAdmit(w, false)
 	v.Never = always != nil
 	// With required alignment the kubelet reports the shortage or the separated pairs, depending on its order.
-	if v.Never && always.Err == nil && !w.required && t.shortage(refusal) != nil {
+	if v.Never && always.Err == nil && !w.required && t.findShortage(refusal) != nil {
 		t, refusal = onEmpty, always
 	}
-	v.Reason = t.reason(refusal, v.Never)
+	v.Reason = t.describeRefusal(refusal, v.Never)
 	return v
 }
 
@@ -204,9 +204,10 @@ func (r Room) Less(left Room) Room {
 // NICs are shared out many times.
 const mostRoom = 128
 
-// fit returns the room in the free same-switch pairs, given by NUMA node. The function admit returns the
-// kubelet's verdict on a container of a size with these free pairs: its NUMA nodes, or false for a refusal.
-func fit(pairs model.PerNode, admit func(size int, pairs model.PerNode) (model.Mask, bool)) Room {
+// countFitting returns the room in the free same-switch pairs, given by NUMA node. The function admit returns
+// the kubelet's verdict on a container of a size with these free pairs: its NUMA nodes, or false for a
+// refusal.
+func countFitting(pairs model.PerNode, admit func(size int, pairs model.PerNode) (model.Mask, bool)) Room {
 	var room Room
 	for i, size := range sizes {
 		left, free := pairs.On(^model.Mask(0)), slices.Clone(pairs)
@@ -215,15 +216,15 @@ func fit(pairs model.PerNode, admit func(size int, pairs model.PerNode) (model.M
 			if !admitted {
 				break
 			}
-			take(free, nodes, size)
+			takePairs(free, nodes, size)
 			room[i]++
 		}
 	}
 	return room
 }
 
-// take takes pairs from NUMA nodes, and the rest from the other nodes.
-func take(pairs model.PerNode, from model.Mask, size int) {
+// takePairs takes pairs from NUMA nodes, and the rest from the other nodes.
+func takePairs(pairs model.PerNode, from model.Mask, size int) {
 	for _, m := range [...]model.Mask{from, ^from} {
 		for node := range pairs {
 			if m>>node&1 == 1 {
@@ -236,18 +237,18 @@ func take(pairs model.PerNode, from model.Mask, size int) {
 }
 
 // Stranded returns the number of pairs that the free devices cannot form because of their switches.
-func (s *State) Stranded() int { return s.node.switches.Stranded(s.node.devices, s.free()) }
+func (s *State) Stranded() int { return s.node.switches.Stranded(s.node.devices, s.freeDevices()) }
 
 // Room returns the room of the free devices for containers that request the most frequent GPU and VF
 // resources of the node. CPUs and memory are ignored.
 func (s *State) Room() Room {
 	n := s.node
-	g, v := n.largest(model.GPU), n.largest(model.VF)
+	g, v := n.largestResource(model.GPU), n.largestResource(model.VF)
 	if g == nil || v == nil {
 		return Room{}
 	}
-	free := s.free()
-	return fit(n.pairsOn(free.Intersection(g.All), free.Intersection(v.All)),
+	free := s.freeDevices()
+	return countFitting(n.pairsOn(free.Intersection(g.All), free.Intersection(v.All)),
 		func(size int, pairs model.PerNode) (model.Mask, bool) {
 			demands := make([]model.Demand, 0, 2)
 			for _, r := range [...]*devicemanager.ResourceDevices{g, v} {
@@ -259,8 +260,8 @@ func (s *State) Room() Room {
 		})
 }
 
-// largest returns the resource of a kind with the most devices, nil for none.
-func (s *shape) largest(kind model.Kind) *devicemanager.ResourceDevices {
+// largestResource returns the resource of a kind with the most devices, nil for none.
+func (s *shape) largestResource(kind model.Kind) *devicemanager.ResourceDevices {
 	var most *devicemanager.ResourceDevices
 	for i := range s.devices.Resources {
 		if r := &s.devices.Resources[i]; r.Kind == kind && (most == nil || r.Count > most.Count) {
@@ -277,14 +278,14 @@ func (s *shape) pairsOn(gpus, vfs devicemanager.Set) model.PerNode {
 	for i := range s.switches {
 		on := &s.switches[i]
 		if p := min(gpus.Common(on[model.GPU]), vfs.Common(on[model.VF])); p > 0 {
-			pairs[s.told(on)] += p
+			pairs[s.hintedNode(on)] += p
 		}
 	}
 	return pairs
 }
 
-// told returns the NUMA node in the hints for the devices of a switch.
-func (s *shape) told(of *[2]devicemanager.Set) int {
+// hintedNode returns the NUMA node in the hints for the devices of a switch.
+func (s *shape) hintedNode(of *[2]devicemanager.Set) int {
 	for i := range s.devices.Resources {
 		r := &s.devices.Resources[i]
 		for node, on := range r.On {
@@ -297,6 +298,6 @@ func (s *shape) told(of *[2]devicemanager.Set) int {
 }
 
 // Free returns the number of free healthy devices of all resources.
-func (s *State) Free() int { return s.free().Len() }
+func (s *State) Free() int { return s.freeDevices().Len() }
 
-func (s *State) free() devicemanager.Set { return s.node.healthy.Difference(s.taken) }
+func (s *State) freeDevices() devicemanager.Set { return s.node.healthy.Difference(s.taken) }

@@ -83,17 +83,17 @@ type ManagerState interface {
 	Remove(uid types.UID)
 }
 
-// reason returns the reason of a refusal as one sentence for people.
-func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
+// describeRefusal returns the reason of a refusal as one sentence for people.
+func (t *trial) describeRefusal(r *devicemanager.Refusal, never bool) string {
 	sentence := ""
-	shortage := t.shortage(r)
+	shortage := t.findShortage(r)
 	switch {
 	case r.Err != nil:
 		sentence = r.Err.Error()
 	case shortage != nil:
-		sentence = t.short(shortage, r.Requests)
+		sentence = t.describeShortage(shortage, r.Requests)
 	default:
-		sentence = t.topology(r, never)
+		sentence = t.describeTopology(r, never)
 	}
 	if r.Container >= 0 && (t.requests.with > 1 || len(r.Requests) == 0) {
 		sentence = fmt.Sprintf("container %s: %s", t.requests.containers[r.Container].Name, sentence)
@@ -101,25 +101,26 @@ func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
 	return sentence
 }
 
-// shortage returns the shortage of devices that causes a refusal, or nil.
-func (t *trial) shortage(r *devicemanager.Refusal) *devicemanager.Shortage {
+// findShortage returns the shortage of devices that causes a refusal, or nil.
+func (t *trial) findShortage(r *devicemanager.Refusal) *devicemanager.Shortage {
 	if r.Err != nil || r.Shortage != nil {
 		return r.Shortage
 	}
 	return t.Shortage(r.Requests, r.Container >= 0)
 }
 
-// short describes a shortage of devices.
-func (t *trial) short(s *devicemanager.Shortage, asked model.Requests) string {
+// describeShortage describes a shortage of devices.
+func (t *trial) describeShortage(s *devicemanager.Shortage, asked model.Requests) string {
 	r := &t.Node.Resources[s.Resource]
 	if !s.Healthy {
 		return fmt.Sprintf("no %s is healthy", r.Name)
 	}
-	return fmt.Sprintf("only %d of %d %s are free, asked for are %s", s.Free, r.Count, r.Name, t.list(asked))
+	return fmt.Sprintf("only %d of %d %s are free, asked for are %s", s.Free, r.Count, r.Name,
+		t.listRequests(asked))
 }
 
-// topology explains why the Topology Manager finds no NUMA nodes.
-func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
+// describeTopology explains why the Topology Manager finds no NUMA nodes.
+func (t *trial) describeTopology(r *devicemanager.Refusal, never bool) string {
 	type need struct {
 		model.Request
 		nodes int
@@ -146,20 +147,21 @@ func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
 			rule.Policy)
 	case never && most.nodes != least.nodes:
 		sentence := fmt.Sprintf("%s needed for %s, %s with hints need %d: never admitted under %s",
-			countNodes(most.nodes), t.amount(most.Request), t.plural(least.Request), least.nodes, rule.Policy)
+			countNodes(most.nodes), t.describeAmount(most.Request), t.pluralOf(least.Request), least.nodes,
+			rule.Policy)
 		if t.Node.Resources[least.Resource].Kind == model.VF {
 			sentence += "; excludeTopology is the way out"
 		}
 		return sentence
 	case rule.Policy == model.SingleNUMANode && most.nodes > 1:
 		return fmt.Sprintf("%s needed for %s: never admitted under %s", countNodes(most.nodes),
-			t.amount(most.Request), rule.Policy)
+			t.describeAmount(most.Request), rule.Policy)
 	}
 	where := "no NUMA node has "
 	if most.nodes > 1 {
 		where = fmt.Sprintf("no %d NUMA nodes have ", most.nodes)
 	}
-	sentence := where + t.list(hinted) + " free"
+	sentence := where + t.listRequests(hinted) + " free"
 	if t.managers != nil {
 		sentence += " with the requested CPUs and memory"
 	}
@@ -173,20 +175,20 @@ func countNodes(n int) string {
 	return fmt.Sprintf("%d NUMA nodes", n)
 }
 
-// amount returns text such as "8 GPUs".
-func (t *trial) amount(a model.Request) string {
+// describeAmount returns text such as "8 GPUs".
+func (t *trial) describeAmount(a model.Request) string {
 	if a.Count == 1 {
 		return fmt.Sprint("1 ", t.Node.Resources[a.Resource].Kind)
 	}
-	return fmt.Sprint(a.Count, " ", t.plural(a))
+	return fmt.Sprint(a.Count, " ", t.pluralOf(a))
 }
 
-func (t *trial) plural(a model.Request) string {
+func (t *trial) pluralOf(a model.Request) string {
 	return t.Node.Resources[a.Resource].Kind.String() + "s"
 }
 
-// list returns text such as "4 amd.com/gpu and 4 tandem.dev/rdma_vf".
-func (t *trial) list(asked model.Requests) string {
+// listRequests returns text such as "4 amd.com/gpu and 4 tandem.dev/rdma_vf".
+func (t *trial) listRequests(asked model.Requests) string {
 	var parts []string
 	for _, a := range asked.ByResource() {
 		parts = append(parts, fmt.Sprintf("%d %s", a.Count, t.Node.Resources[a.Resource].Name))

@@ -72,7 +72,7 @@ func Load(name string) (*File, error) {
 func Read(name string, content io.Reader) (*File, error) {
 	limited := &io.LimitedReader{R: content, N: maxBytes + 1}
 	r := &reader{decoder: xml.NewDecoder(limited), byAddress: map[topology.Address]*element{}}
-	err := r.read(position{})
+	err := r.readInside(position{})
 	if err == nil && r.systems != 1 {
 		err = fmt.Errorf("want one element <system> around all others, got %d", r.systems)
 	}
@@ -107,8 +107,8 @@ type position struct {
 	pci   *element // the surrounding <pci>; nil right below <cpu>
 }
 
-// read reads the elements inside an element.
-func (r *reader) read(in position) error {
+// readInside reads the elements inside an element.
+func (r *reader) readInside(in position) error {
 	for {
 		token, err := r.decoder.Token()
 		if errors.Is(err, io.EOF) {
@@ -119,7 +119,7 @@ func (r *reader) read(in position) error {
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
-			if err := r.enter(t, in); err != nil {
+			if err := r.enterElement(t, in); err != nil {
 				return err
 			}
 		case xml.EndElement:
@@ -128,17 +128,17 @@ func (r *reader) read(in position) error {
 	}
 }
 
-// enter reads an element, or skips an element that NCCL skips.
-func (r *reader) enter(t xml.StartElement, in position) (err error) {
+// enterElement reads an element, or skips an element that NCCL skips.
+func (r *reader) enterElement(t xml.StartElement, in position) (err error) {
 	name := t.Name.Local
 	switch in.name + " " + name {
 	case " system":
 		r.systems++
-		if version := attribute(t, "version"); version != forNCCL && version != forRCCL {
+		if version := attributeOf(t, "version"); version != forNCCL && version != forRCCL {
 			return r.attributeError(t, "version", errors.New("want 1 (NCCL) or 2 (RCCL)"))
 		}
 	case "system cpu":
-		number, err := strconv.ParseInt(attribute(t, "numaid"), 10, 16)
+		number, err := strconv.ParseInt(attributeOf(t, "numaid"), 10, 16)
 		if err != nil {
 			return r.attributeError(t, "numaid", errors.New("want the number of a NUMA node, or -1"))
 		}
@@ -147,7 +147,7 @@ func (r *reader) enter(t xml.StartElement, in position) (err error) {
 		if in.depth == maxDepth {
 			return r.attributeError(t, "", fmt.Errorf("nesting exceeds %d elements", maxDepth))
 		}
-		if in.pci, err = r.pci(t, in); err != nil {
+		if in.pci, err = r.readPCI(t, in); err != nil {
 			return err
 		}
 	default:
@@ -155,12 +155,12 @@ func (r *reader) enter(t xml.StartElement, in position) (err error) {
 	}
 	in.name = name
 	in.depth++
-	return r.read(in)
+	return r.readInside(in)
 }
 
-// pci records a <pci>.
-func (r *reader) pci(t xml.StartElement, in position) (*element, error) {
-	address, err := topology.ParseAddress(attribute(t, "busid"))
+// readPCI records a <pci>.
+func (r *reader) readPCI(t xml.StartElement, in position) (*element, error) {
+	address, err := topology.ParseAddress(attributeOf(t, "busid"))
 	if err != nil {
 		return nil, r.attributeError(t, "busid", err)
 	}
@@ -182,10 +182,10 @@ func (r *reader) attributeError(t xml.StartElement, name string, err error) erro
 	if name == "" {
 		return fmt.Errorf("line %d: <%s>: %w", line, t.Name.Local, err)
 	}
-	return fmt.Errorf("line %d: <%s %s=%q>: %w", line, t.Name.Local, name, attribute(t, name), err)
+	return fmt.Errorf("line %d: <%s %s=%q>: %w", line, t.Name.Local, name, attributeOf(t, name), err)
 }
 
-func attribute(t xml.StartElement, name string) string {
+func attributeOf(t xml.StartElement, name string) string {
 	for _, a := range t.Attr {
 		if a.Name.Local == name {
 			return a.Value

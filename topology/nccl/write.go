@@ -57,18 +57,18 @@ func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
 		if d.Vendor == amd && d.Class.IsGPU() {
 			s.Version = forRCCL
 		}
-		list := s.below(t, leading(t, d))
-		add(list, newPCI(d, address))
+		list := s.listBelow(t, leadingFunction(t, d))
+		addElement(list, newPCI(d, address))
 		if d.IsNIC() {
 			if pf, ok := t.Device(mergedAddress(address)); ok {
 				d = pf
 			}
-			add(list, newPCI(d, mergedAddress(address)))
+			addElement(list, newPCI(d, mergedAddress(address)))
 		}
 	}
 	slices.SortFunc(s.CPUs, func(a, b *cpu) int { return cmp.Compare(nodeOrder(a.node), nodeOrder(b.node)) })
 	for _, c := range s.CPUs {
-		c.PCI = simplify(c.PCI)
+		c.PCI = simplifyList(c.PCI)
 	}
 	text, err := xml.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -85,9 +85,9 @@ func mergedAddress(a topology.Address) topology.Address {
 	return a
 }
 
-// leading returns the function whose place a function has in a file: for a NIC the first function of its
-// card, because NCCL has a single place for all.
-func leading(t *topology.Tree, d *topology.Device) topology.Address {
+// leadingFunction returns the function whose place a function has in a file: for a NIC the first function of
+// its card, because NCCL has a single place for all.
+func leadingFunction(t *topology.Tree, d *topology.Device) topology.Address {
 	first, ok := t.Device(d.Function().Slot())
 	if ok && d.IsNIC() && first.IsNIC() {
 		return first.Address
@@ -95,8 +95,8 @@ func leading(t *topology.Tree, d *topology.Device) topology.Address {
 	return d.Address
 }
 
-// below returns the list of elements to which a function belongs, and adds its <cpu> and bridges.
-func (s *system) below(t *topology.Tree, address topology.Address) *[]*pci {
+// listBelow returns the list of elements to which a function belongs, and adds its <cpu> and bridges.
+func (s *system) listBelow(t *topology.Tree, address topology.Address) *[]*pci {
 	place, _ := t.Place(address)
 	i := slices.IndexFunc(s.CPUs, func(c *cpu) bool { return c.node == place.NUMA })
 	if i < 0 {
@@ -110,13 +110,13 @@ func (s *system) below(t *topology.Tree, address topology.Address) *[]*pci {
 			e = newPCI(d, bridge)
 		}
 		e.bridge = true
-		list = &add(list, e).PCI
+		list = &addElement(list, e).PCI
 	}
 	return list
 }
 
-// add appends an element unless the list contains its address, and returns the element in the list.
-func add(list *[]*pci, e *pci) *pci {
+// addElement appends an element unless the list contains its address, and returns the element in the list.
+func addElement(list *[]*pci, e *pci) *pci {
 	if i := slices.IndexFunc(*list, func(other *pci) bool { return other.BusID == e.BusID }); i >= 0 {
 		return (*list)[i]
 	}
@@ -139,10 +139,10 @@ func newPCI(d *topology.Device, address topology.Address) *pci {
 	return e
 }
 
-// simplify sorts elements and omits bridges that contain only another bridge, as NCCL omits root ports.
-func simplify(list []*pci) []*pci {
+// simplifyList sorts elements and omits bridges that contain only another bridge, as NCCL omits root ports.
+func simplifyList(list []*pci) []*pci {
 	for i, e := range list {
-		e.PCI = simplify(e.PCI)
+		e.PCI = simplifyList(e.PCI)
 		if len(e.PCI) == 1 && e.PCI[0].bridge {
 			list[i] = e.PCI[0]
 		}
@@ -165,7 +165,7 @@ func nodeOrder(n topology.NUMANode) int {
 func (f *File) Apply(t *topology.Tree) (*topology.Tree, error) {
 	p := &placer{tree: t, roots: map[*element]string{}, elements: map[topology.Address]*element{}}
 	for _, e := range f.leaves {
-		if err := p.claim(e); err != nil {
+		if err := p.claimCard(e); err != nil {
 			return nil, fmt.Errorf("apply topology file %s: %w", f.name, err)
 		}
 	}
@@ -176,7 +176,7 @@ func (f *File) Apply(t *topology.Tree) (*topology.Tree, error) {
 	places := map[topology.Address]topology.Place{}
 	for d := range t.Devices() {
 		if e, ok := p.elements[d.Function().Slot()]; ok && d.Function() == d.Address {
-			places[d.Address] = p.place(d, e)
+			places[d.Address] = p.placeOf(d, e)
 		}
 	}
 	return t.Move(places), nil
@@ -189,8 +189,8 @@ type placer struct {
 	roots    map[*element]string           // root complexes of the elements right below <cpu>
 }
 
-// claim assigns an element to the card of its function. The card of a VF is that of its PF.
-func (p *placer) claim(e *element) error {
+// claimCard assigns an element to the card of its function. The card of a VF is that of its PF.
+func (p *placer) claimCard(e *element) error {
 	d, ok := p.tree.Device(e.address)
 	if !ok || isBridge(d) {
 		return nil
@@ -205,17 +205,17 @@ func (p *placer) claim(e *element) error {
 		return nil
 	}
 	p.elements[at] = e
-	if place, _ := p.tree.Place(d.Address); p.roots[e.top()] == "" {
-		p.roots[e.top()] = place.RootComplex
+	if place, _ := p.tree.Place(d.Address); p.roots[e.topElement()] == "" {
+		p.roots[e.topElement()] = place.RootComplex
 	}
 	return nil
 }
 
-// place returns the place of a function in the file.
-func (p *placer) place(d *topology.Device, e *element) topology.Place {
+// placeOf returns the place of a function in the file.
+func (p *placer) placeOf(d *topology.Device, e *element) topology.Place {
 	place, _ := p.tree.Place(d.Address)
-	if !e.within(place.Bridges) {
-		place.RootComplex, place.Bridges = p.path(e.parent)
+	if !e.isWithin(place.Bridges) {
+		place.RootComplex, place.Bridges = p.pathTo(e.parent)
 	}
 	if _, known := e.numa.Number(); known {
 		place.NUMA = e.numa
@@ -223,21 +223,21 @@ func (p *placer) place(d *topology.Device, e *element) topology.Place {
 	return place
 }
 
-// path returns the root complex and the bridges above a function, down to a bridge of the file. If the
+// pathTo returns the root complex and the bridges above a function, down to a bridge of the file. If the
 // machine has the bridge and the file does not contradict its place, the path is that of the machine.
-func (p *placer) path(bridge *element) (rootComplex string, bridges []topology.Address) {
-	if place, ok := p.tree.Place(bridge.address); ok && bridge.within(place.Bridges) {
+func (p *placer) pathTo(bridge *element) (rootComplex string, bridges []topology.Address) {
+	if place, ok := p.tree.Place(bridge.address); ok && bridge.isWithin(place.Bridges) {
 		return place.RootComplex, append(place.Bridges, bridge.address)
 	}
 	if bridge.parent == nil {
 		return p.roots[bridge], []topology.Address{bridge.address}
 	}
-	rootComplex, bridges = p.path(bridge.parent)
+	rootComplex, bridges = p.pathTo(bridge.parent)
 	return rootComplex, append(bridges, bridge.address)
 }
 
-// within reports whether a list of bridges contains all elements above e.
-func (e *element) within(bridges []topology.Address) bool {
+// isWithin reports whether a list of bridges contains all elements above e.
+func (e *element) isWithin(bridges []topology.Address) bool {
 	for up := e.parent; up != nil; up = up.parent {
 		if !slices.Contains(bridges, up.address) {
 			return false
@@ -246,8 +246,8 @@ func (e *element) within(bridges []topology.Address) bool {
 	return true
 }
 
-// top returns the element right below <cpu> that is e or contains e.
-func (e *element) top() *element {
+// topElement returns the element right below <cpu> that is e or contains e.
+func (e *element) topElement() *element {
 	for e.parent != nil {
 		e = e.parent
 	}

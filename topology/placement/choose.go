@@ -19,20 +19,20 @@ import (
 // the other VFs follow round by round, in the order of the GPUs that they serve; if there are fewer, the
 // position of a VF is that of its first GPU. Pairs have the same order.
 func Choose(t *topology.Tree, r Request) (Choice, error) {
-	return choose(t, r, solver.MaxSteps)
+	return chooseInSteps(t, r, solver.MaxSteps)
 }
 
-// choose is Choose with a limit of steps for each attempt.
-func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
-	a, err := prepare(t, r, steps)
+// chooseInSteps is Choose with a limit of steps for each attempt.
+func chooseInSteps(t *topology.Tree, r Request, steps int) (Choice, error) {
+	a, err := newAttempt(t, r, steps)
 	if err != nil {
 		return Choice{}, err
 	}
-	optimal, ok := a.mark()
+	optimal, ok := a.markChoice()
 	if !ok {
-		return oneByOne(t, r.with(&a.gpus, &a.vfs), steps)
+		return oneByOne(t, r.withSides(&a.gpus, &a.vfs), steps)
 	}
-	return a.choice(optimal), nil
+	return a.newChoice(optimal), nil
 }
 
 // attempt is a request during the search.
@@ -43,13 +43,13 @@ type attempt struct {
 	solver    solver.Solver
 }
 
-// prepare builds the tree of places of a request.
-func prepare(t *topology.Tree, r Request, steps int) (*attempt, error) {
-	gpus, err := normalize(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
+// newAttempt builds the tree of places of a request.
+func newAttempt(t *topology.Tree, r Request, steps int) (*attempt, error) {
+	gpus, err := normalizeHalves(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
 	if err != nil {
 		return nil, err
 	}
-	vfs, err := normalize(r.VFs, r.Spare.VFs, r.Taken.VFs, "VFs")
+	vfs, err := normalizeHalves(r.VFs, r.Spare.VFs, r.Taken.VFs, "VFs")
 	if err != nil {
 		return nil, err
 	}
@@ -61,21 +61,21 @@ func prepare(t *topology.Tree, r Request, steps int) (*attempt, error) {
 	return &attempt{gpus: gpus, vfs: vfs, links: r.Links, places: p, solver: s}, nil
 }
 
-// mark finds the choice and marks it in the places. It reports whether the choice is proven optimal, and
-// whether the room and the step limit sufficed.
-func (a *attempt) mark() (optimal, ok bool) {
+// markChoice finds the choice and marks it in the places. It reports whether the choice is proven optimal,
+// and whether the room and the step limit sufficed.
+func (a *attempt) markChoice() (optimal, ok bool) {
 	if a.solver.GPUs+a.solver.VFs == 0 {
 		return true, true
 	}
-	optimal, ok = a.solver.Solve(a.gpus.resources(), a.vfs.resources(), a.places.links(a.links))
+	optimal, ok = a.solver.Solve(a.gpus.asResources(), a.vfs.asResources(), a.places.directLinks(a.links))
 	if ok {
 		a.places.alignRails()
 	}
 	return optimal, ok
 }
 
-// marked returns the marked devices, in the order of the tree.
-func (a *attempt) marked() Devices {
+// markedDevices returns the marked devices, in the order of the tree.
+func (a *attempt) markedDevices() Devices {
 	s, p := &a.solver, a.places
 	if p.root == nil {
 		return Devices{}
@@ -86,24 +86,24 @@ func (a *attempt) marked() Devices {
 	}
 }
 
-// choice returns the marked choice.
-func (a *attempt) choice(optimal bool) Choice {
+// newChoice returns the marked choice.
+func (a *attempt) newChoice(optimal bool) Choice {
 	s, p := &a.solver, a.places
-	marked := a.marked()
-	c := Choice{GPUs: marked.GPUs, VFs: marked.VFs, Left: p.left(), Optimal: optimal}
+	marked := a.markedDevices()
+	c := Choice{GPUs: marked.GPUs, VFs: marked.VFs, Left: p.pairsLeft(), Optimal: optimal}
 	slices.SortFunc(c.GPUs, compareDevices)
 	slices.SortFunc(c.VFs, compareDevices)
 	redirected := 0
 	if s.Pairs > 0 {
 		m := newMatcher(p, &s.Shares)
-		m.match(p.root)
+		m.matchBelow(p.root)
 		c.Pairs = m.pairs
 		sortPairs(p.tree, c.Pairs, c.VFs)
 		if m.redirected { // of a switch that redirects only some of its pairs
 			redirected = countRedirected(p.tree, c.Pairs)
 		}
 	}
-	c.Reason = c.reason(&s.Shares, p, redirected)
+	c.Reason = c.describeChoice(&s.Shares, p, redirected)
 	return c
 }
 
@@ -123,7 +123,7 @@ func PairsOf(t *topology.Tree, gpus, vfs []Device) []Pair {
 func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
 	steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
 	for i, h := range r.GPUs {
-		part := Request{[]Half{next(r.GPUs, i)}, mergeHalves(r.VFs), r.Links, r.Spare, r.Taken}
+		part := Request{[]Half{nextHalf(r.GPUs, i)}, mergeHalves(r.VFs), r.Links, r.Spare, r.Taken}
 		marked, err := markFor(t, part, steps)
 		if err != nil {
 			return Choice{}, err
@@ -132,7 +132,7 @@ func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
 	}
 	r.Links = nil // links have no influence on the pairs
 	for i, h := range r.VFs {
-		part := Request{mergeHalves(r.GPUs), []Half{next(r.VFs, i)}, nil, r.Spare, r.Taken}
+		part := Request{mergeHalves(r.GPUs), []Half{nextHalf(r.VFs, i)}, nil, r.Spare, r.Taken}
 		marked, err := markFor(t, part, steps)
 		if err != nil {
 			return Choice{}, err
@@ -140,23 +140,23 @@ func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
 		r.VFs[i], r.Spare.VFs = h.withChosen(marked.VFs), slices.Concat(r.Spare.VFs, h.Free)
 	}
 	r.GPUs, r.VFs = mergeHalves(r.GPUs), mergeHalves(r.VFs)
-	c, err := choose(t, r, steps)
+	c, err := chooseInSteps(t, r, steps)
 	c.Optimal = false
 	return c, err
 }
 
 // markFor chooses for a request with at most one resource of each kind.
 func markFor(t *topology.Tree, r Request, steps int) (Devices, error) {
-	a, err := prepare(t, r, steps)
+	a, err := newAttempt(t, r, steps)
 	if err != nil {
 		return Devices{}, err
 	}
-	a.mark()
-	return a.marked(), nil
+	a.markChoice()
+	return a.markedDevices(), nil
 }
 
-// next returns the i-th half together with the held devices of the others.
-func next(halves []Half, i int) Half {
+// nextHalf returns the i-th half together with the held devices of the others.
+func nextHalf(halves []Half, i int) Half {
 	h := halves[i]
 	held := mergeHalves(halves)[0].Held
 	return Half{Count: len(held) + h.Count - len(h.Held), Held: held, Free: h.Free}
@@ -200,10 +200,10 @@ type part struct {
 	tally    solver.Tally
 }
 
-// normalize normalizes halves, so that later steps do not depend on the order of the lists. Of several
+// normalizeHalves normalizes halves, so that later steps do not depend on the order of the lists. Of several
 // devices with one ID it keeps a held device, otherwise one that may be chosen, otherwise the device with the
 // lowest address. If no device of a resource is requested, its free devices count as spare.
-func normalize(halves []Half, spare, taken []Device, what string) (side, error) {
+func normalizeHalves(halves []Half, spare, taken []Device, what string) (side, error) {
 	if len(halves) > 1 {
 		halves = sortHalves(halves)
 	}
@@ -214,7 +214,7 @@ func normalize(halves []Half, spare, taken []Device, what string) (side, error) 
 	s := side{devices: make([]Device, 0, n), parts: make([]part, 0, n), wanted: make([]int, len(halves))}
 	seen := make(map[string]bool, n)
 	for i, h := range halves {
-		s.wanted[i] = s.add(h.Held, part{i, solver.Tally{Held: 1, Most: 1}}, seen)
+		s.wanted[i] = s.addPart(h.Held, part{i, solver.Tally{Held: 1, Most: 1}}, seen)
 	}
 	for i, h := range halves {
 		held, p := s.wanted[i], part{i, solver.Tally{Most: 1}}
@@ -223,12 +223,12 @@ func normalize(halves []Half, spare, taken []Device, what string) (side, error) 
 		if s.wanted[i] == 0 {
 			p = part{0, solver.Tally{Spare: 1}}
 		}
-		if free := s.add(h.Free, p, seen); s.wanted[i] > held+free {
+		if free := s.addPart(h.Free, p, seen); s.wanted[i] > held+free {
 			return side{}, fmt.Errorf("choose %d %s: %d held and %d free", s.wanted[i], what, held, free)
 		}
 	}
-	s.add(spare, part{0, solver.Tally{Spare: 1}}, seen)
-	s.add(taken, part{0, solver.Tally{Taken: 1}}, seen)
+	s.addPart(spare, part{0, solver.Tally{Spare: 1}}, seen)
+	s.addPart(taken, part{0, solver.Tally{Taken: 1}}, seen)
 	return s, nil
 }
 
@@ -256,8 +256,8 @@ func sortHalves(halves []Half) []Half {
 	return sorted
 }
 
-// resources returns the requested resources if devices of several are requested, otherwise nil.
-func (s *side) resources() []solver.Resource {
+// asResources returns the requested resources if devices of several are requested, otherwise nil.
+func (s *side) asResources() []solver.Resource {
 	several := 0
 	for _, wanted := range s.wanted {
 		several += min(wanted, 1)
@@ -275,8 +275,8 @@ func (s *side) resources() []solver.Resource {
 	return resources
 }
 
-// halves returns the normalized halves, spare devices and taken devices.
-func (s *side) halves() (halves []Half, spare, taken []Device) {
+// splitHalves returns the normalized halves, spare devices and taken devices.
+func (s *side) splitHalves() (halves []Half, spare, taken []Device) {
 	for _, wanted := range s.wanted {
 		halves = append(halves, Half{Count: wanted})
 	}
@@ -295,16 +295,16 @@ func (s *side) halves() (halves []Half, spare, taken []Device) {
 	return halves, spare, taken
 }
 
-// with returns the normalized request.
-func (r Request) with(gpus, vfs *side) Request {
-	r.GPUs, r.Spare.GPUs, r.Taken.GPUs = gpus.halves()
-	r.VFs, r.Spare.VFs, r.Taken.VFs = vfs.halves()
+// withSides returns the normalized request.
+func (r Request) withSides(gpus, vfs *side) Request {
+	r.GPUs, r.Spare.GPUs, r.Taken.GPUs = gpus.splitHalves()
+	r.VFs, r.Spare.VFs, r.Taken.VFs = vfs.splitHalves()
 	return r
 }
 
-// add appends a part in ascending order without devices seen before, and returns the number of appended
+// addPart appends a part in ascending order without devices seen before, and returns the number of appended
 // devices.
-func (s *side) add(list []Device, p part, seen map[string]bool) (added int) {
+func (s *side) addPart(list []Device, p part, seen map[string]bool) (added int) {
 	for _, d := range slices.SortedFunc(slices.Values(list), compareDevices) {
 		if seen[d.ID] {
 			continue

@@ -193,7 +193,7 @@ func TestBeyondTheBounds(t *testing.T) {
 // chooseWithin chooses with fewer steps; the answer is well formed all the same.
 func chooseWithin(t *testing.T, tree *topology.Tree, q Request, steps int) Choice {
 	t.Helper()
-	got, err := choose(tree, q, steps)
+	got, err := chooseInSteps(tree, q, steps)
 	if err != nil || !wellFormed(t, q, got) {
 		t.Fatalf("%d steps: %v", steps, err)
 	}

@@ -33,10 +33,10 @@ func newMatcher(p *places, s *solver.Shares) *matcher {
 	}
 }
 
-// match forms the pairs below a place: as many as possible at every place, from the groups up, the first pair
-// of each device before any second pair, the lowest GPU with the lowest VF. Devices without a partner remain
-// for the place above.
-func (m *matcher) match(n *solver.Place) {
+// matchBelow forms the pairs below a place: as many as possible at every place, from the groups up, the first
+// pair of each device before any second pair, the lowest GPU with the lowest VF. Devices without a partner
+// remain for the place above.
+func (m *matcher) matchBelow(n *solver.Place) {
 	fromGPUs, fromVFs := len(m.gpus), len(m.vfs)
 	if n.Kind == solver.Group {
 		m.devices = m.places.takenGPUs(n, m.devices[:0])
@@ -45,7 +45,7 @@ func (m *matcher) match(n *solver.Place) {
 		m.vfs = appendUnits(m.vfs, m.devices, m.PerVF, n.Chosen.Extras*min(m.VFExtra, 1))
 	} else {
 		for _, child := range n.Children {
-			m.match(child)
+			m.matchBelow(child)
 		}
 	}
 	gpus, vfs := m.gpus[fromGPUs:], m.vfs[fromVFs:]
@@ -184,7 +184,7 @@ func (p *places) alignRails() {
 		}
 	}
 	r.counts = make([]int32, indices)
-	for r.pick() {
+	for r.pickIndex() {
 	}
 }
 
@@ -205,22 +205,22 @@ func (f *railPool) setIndices(vfs []topology.Address) {
 	}
 }
 
-// gives reports whether the pool can give its i-th device: a held device, or a free device if more are
+// canGive reports whether the pool can give its i-th device: a held device, or a free device if more are
 // needed.
-func (f *railPool) gives(i int) bool {
+func (f *railPool) canGive(i int) bool {
 	return f.indices[i] != noIndex && (i < f.Held || f.picked < f.Taken)
 }
 
-// pick selects the VFs of one index. It reports whether another index is on two PFs; otherwise the lowest VFs
-// remain selected.
-func (r *rails) pick() bool {
+// pickIndex selects the VFs of one index. It reports whether another index is on two PFs; otherwise the
+// lowest VFs remain selected.
+func (r *rails) pickIndex() bool {
 	clear(r.counts)
 	missing := false
 	for i := range r.pools {
 		f := &r.pools[i]
 		missing = missing || f.picked < f.Taken
 		for k, index := range f.indices {
-			if f.gives(k) {
+			if f.canGive(k) {
 				r.counts[index]++
 			}
 		}
@@ -235,15 +235,15 @@ func (r *rails) pick() bool {
 		return false
 	}
 	for i := range r.pools {
-		r.pools[i].take(int32(best))
+		r.pools[i].takeIndex(int32(best))
 	}
 	return true
 }
 
-// take selects the VF with an index, if the pool can give it.
-func (f *railPool) take(index int32) {
+// takeIndex selects the VF with an index, if the pool can give it.
+func (f *railPool) takeIndex(index int32) {
 	for i := range f.indices {
-		if f.indices[i] != index || !f.gives(i) {
+		if f.indices[i] != index || !f.canGive(i) {
 			continue
 		}
 		f.indices[i] = noIndex

@@ -167,12 +167,12 @@ func compareNatural(a, b string) int {
 	for same < min(len(a), len(b)) && a[same] == b[same] {
 		same++
 	}
-	for same > 0 && digits(a[same-1:]) > 0 {
+	for same > 0 && countDigits(a[same-1:]) > 0 {
 		same--
 	}
 	a, b = a[same:], b[same:]
 	for a != "" && b != "" {
-		da, db := digits(a), digits(b)
+		da, db := countDigits(a), countDigits(b)
 		if da == 0 || db == 0 {
 			if a[0] != b[0] {
 				return cmp.Compare(a[0], b[0])
@@ -189,8 +189,8 @@ func compareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
 }
 
-// digits returns the number of leading decimal digits.
-func digits(s string) int {
+// countDigits returns the number of leading decimal digits.
+func countDigits(s string) int {
 	n := 0
 	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
 		n++
@@ -198,33 +198,34 @@ func digits(s string) int {
 	return n
 }
 
-// reason describes the choice in one sentence: "4 pairs: 4 PIX; VFs on 4 PFs; 12 same-switch pairs left".
-func (c *Choice) reason(s *solver.Shares, p *places, redirected int) string {
+// describeChoice describes the choice in one sentence: "4 pairs: 4 PIX; VFs on 4 PFs; 12 same-switch pairs
+// left".
+func (c *Choice) describeChoice(s *solver.Shares, p *places, redirected int) string {
 	var text string
 	switch {
 	case s.GPUs+s.VFs == 0:
 		return "nothing asked for"
 	case s.Pairs > 0:
-		text = count(s.Pairs, "pair")
+		text = countNoun(s.Pairs, "pair")
 		if s.VFs < s.Pairs {
-			text += " with " + count(s.VFs, "VF")
+			text += " with " + countNoun(s.VFs, "VF")
 		}
 		text += ": " + Levels(c.Pairs)
 		if redirected > 0 {
 			text += fmt.Sprintf(", %d of them by way of the host bridge (ACS)", redirected)
 		}
-		text += "; VFs on " + count(p.pfsTaken(), "PF")
+		text += "; VFs on " + countNoun(p.pfsTaken(), "PF")
 	case s.GPUs > 0:
-		text = count(s.GPUs, "GPU")
+		text = countNoun(s.GPUs, "GPU")
 		if n := p.switchesTaken(); n > 0 {
-			text += " on " + count(n, "switch")
+			text += " on " + countNoun(n, "switch")
 		}
 	default:
-		text = count(s.VFs, "VF") + " on " + count(p.pfsTaken(), "PF")
+		text = countNoun(s.VFs, "VF") + " on " + countNoun(p.pfsTaken(), "PF")
 	}
-	taken, passed := p.degraded()
+	taken, passed := p.degradedFunctions()
 	text += Named("chosen although degraded", taken) + Named("degraded and not chosen", passed)
-	text += "; " + count(c.Left, "same-switch pair") + " left"
+	text += "; " + countNoun(c.Left, "same-switch pair") + " left"
 	if !c.Optimal {
 		text += "; too large to prove it the best"
 	}
@@ -276,8 +277,8 @@ func Levels(pairs []Pair) string {
 	return strings.Join(parts, ", ")
 }
 
-// count formats a number with a noun.
-func count(n int, word string) string {
+// countNoun formats a number with a noun.
+func countNoun(n int, word string) string {
 	switch {
 	case n == 1:
 	case word == "switch":

@@ -42,16 +42,16 @@ type site struct {
 	pf     *port
 }
 
-// function returns the PCI function that is plugged in: the PF of a VF, otherwise the device itself.
-func (p *places) function(a topology.Address) topology.Address {
+// functionOf returns the PCI function that is plugged in: the PF of a VF, otherwise the device itself.
+func (p *places) functionOf(a topology.Address) topology.Address {
 	if d, ok := p.tree.Device(a); ok {
 		return d.Function()
 	}
 	return a
 }
 
-// links returns the direct links between cards with GPUs that may be chosen.
-func (p *places) links(links []topology.Link) []solver.Link {
+// directLinks returns the direct links between cards with GPUs that may be chosen.
+func (p *places) directLinks(links []topology.Link) []solver.Link {
 	found := make([]solver.Link, 0, len(links))
 	for _, l := range links {
 		a, b := p.cardOf(l.A), p.cardOf(l.B)
@@ -64,7 +64,7 @@ func (p *places) links(links []topology.Link) []solver.Link {
 
 // cardOf returns the card of a GPU that may be chosen, nil for any other address.
 func (p *places) cardOf(a topology.Address) *spot {
-	if s := p.sites[p.function(a).Slot()]; s != nil && s.card != nil && s.card.GPUs.Most > 0 {
+	if s := p.sites[p.functionOf(a).Slot()]; s != nil && s.card != nil && s.card.GPUs.Most > 0 {
 		return s.card
 	}
 	return nil
@@ -96,8 +96,8 @@ func (p *places) appendTaken(taken []Device, pools []solver.Pool) []Device {
 	return taken
 }
 
-// left returns the number of same-switch pairs that remain possible after the marked devices are taken.
-func (p *places) left() int {
+// pairsLeft returns the number of same-switch pairs that remain possible after the marked devices are taken.
+func (p *places) pairsLeft() int {
 	sum := 0
 	for _, g := range p.all {
 		if g.Kind == solver.Group && g.Level.Direct() {
@@ -118,9 +118,9 @@ func (p *places) pfsTaken() int {
 	return n
 }
 
-// degraded returns the degraded functions with devices that may be chosen: those of which further devices are
-// marked, and those without any. Both ascend.
-func (p *places) degraded() (taken, passed []topology.Address) {
+// degradedFunctions returns the degraded functions with devices that may be chosen: those of which further
+// devices are marked, and those without any. Both ascend.
+func (p *places) degradedFunctions() (taken, passed []topology.Address) {
 	add := func(f topology.Address, of, held, most int) {
 		switch {
 		case of > held:
@@ -178,14 +178,14 @@ type rootComplex struct {
 	numa  topology.NUMANode
 }
 
-// new creates a place below another place.
-func (b *treeBuilder) new(k solver.Kind, above *spot) *spot {
+// newSpot creates a place below another place.
+func (b *treeBuilder) newSpot(k solver.Kind, above *spot) *spot {
 	n := &spot{Place: solver.NewPlace(k), above: above}
 	b.all = append(b.all, n)
 	return n
 }
 
-func (b *treeBuilder) site(a topology.Address) *site {
+func (b *treeBuilder) siteOf(a topology.Address) *site {
 	s := b.sites[a]
 	if s == nil {
 		s = &site{}
@@ -194,27 +194,27 @@ func (b *treeBuilder) site(a topology.Address) *site {
 	return s
 }
 
-// group returns the group of a device at a site.
-func (b *treeBuilder) group(s *site, a topology.Address) *spot {
+// groupOf returns the group of a device at a site.
+func (b *treeBuilder) groupOf(s *site, a topology.Address) *spot {
 	if s.group == nil {
-		s.group = b.locate(a)
+		s.group = b.locateGroup(a)
 	}
 	return s.group
 }
 
-func (b *treeBuilder) locate(a topology.Address) *spot {
+func (b *treeBuilder) locateGroup(a topology.Address) *spot {
 	d, ok := b.tree.Device(a)
 	if !ok { // not in the tree
-		g := b.new(solver.Group, b.world)
+		g := b.newSpot(solver.Group, b.world)
 		g.Level = topology.UNK
 		return g
 	}
-	above := b.complex(d)
+	above := b.complexOf(d)
 	bridges, redirected := b.tree.SharedBridges(a), b.tree.Redirected(a)
 	for i, address := range bridges {
-		s := b.site(address)
+		s := b.siteOf(address)
 		if s.bridge == nil {
-			s.bridge = b.new(solver.Bridge, above)
+			s.bridge = b.newSpot(solver.Bridge, above)
 			s.bridge.Depth = i + 1
 		}
 		if i < redirected {
@@ -223,7 +223,7 @@ func (b *treeBuilder) locate(a topology.Address) *spot {
 		above = s.bridge
 	}
 	if above.direct == nil {
-		above.direct = b.new(solver.Group, above)
+		above.direct = b.newSpot(solver.Group, above)
 		above.direct.Depth = above.Depth
 		if above.Kind == solver.Complex { // no switch: the devices meet in the root or C2C complex
 			above.direct.Level = above.Level
@@ -235,24 +235,24 @@ func (b *treeBuilder) locate(a topology.Address) *spot {
 	return above.direct
 }
 
-// complex returns the root complex of a device, or its C2C complex, which is often that of the previous
+// complexOf returns the root complex of a device, or its C2C complex, which is often that of the previous
 // device. The NUMA node of a root complex is the lowest known one of its devices' places.
-func (b *treeBuilder) complex(d *topology.Device) *spot {
+func (b *treeBuilder) complexOf(d *topology.Device) *spot {
 	i, name := len(b.complexes)-1, b.tree.Top(d.Address)
 	for i >= 0 && b.complexes[i].name != name {
 		i--
 	}
 	if i < 0 {
 		i = len(b.complexes)
-		b.complexes = append(b.complexes, rootComplex{name: name, place: b.new(solver.Complex, nil)})
+		b.complexes = append(b.complexes, rootComplex{name: name, place: b.newSpot(solver.Complex, nil)})
 		b.complexes[i].place.Level = topology.LevelBelow(name)
 	}
 	b.complexes[i].numa = b.complexes[i].numa.Lower(b.tree.NUMA(d.Address))
 	return b.complexes[i].place
 }
 
-// node returns the place of a NUMA node; an unknown node is directly below the world.
-func (b *treeBuilder) node(n topology.NUMANode) *spot {
+// nodePlace returns the place of a NUMA node; an unknown node is directly below the world.
+func (b *treeBuilder) nodePlace(n topology.NUMANode) *spot {
 	number, known := n.Number()
 	if b.nodes <= 1 {
 		number, known = 0, true
@@ -265,13 +265,13 @@ func (b *treeBuilder) node(n topology.NUMANode) *spot {
 			return node.place
 		}
 	}
-	b.numa = append(b.numa, numaNode{number, b.new(solver.Node, b.system)})
+	b.numa = append(b.numa, numaNode{number, b.newSpot(solver.Node, b.system)})
 	return b.numa[len(b.numa)-1].place
 }
 
-// see records the address of a device that may be chosen at a place. It must be called before the device is
-// counted.
-func see(n *solver.Place, a topology.Address) {
+// recordAddress records the address of a device that may be chosen at a place. It must be called before the
+// device is counted.
+func recordAddress(n *solver.Place, a topology.Address) {
 	if n.GPUs.Most+n.VFs.Most == 0 || a.Compare(n.First) < 0 {
 		n.First = a
 	}
@@ -280,15 +280,15 @@ func see(n *solver.Place, a topology.Address) {
 // newPlaces builds the tree of places of a request.
 func newPlaces(t *topology.Tree, gpus, vfs *side) *places {
 	b := &treeBuilder{nodes: len(t.NUMANodes()), places: places{tree: t, sites: map[topology.Address]*site{}}}
-	b.world = b.new(solver.World, nil)
-	b.system = b.new(solver.System, b.world)
+	b.world = b.newSpot(solver.World, nil)
+	b.system = b.newSpot(solver.System, b.world)
 	for i := range gpus.devices {
 		b.addGPU(gpus, i)
 	}
 	for i := range vfs.devices {
 		b.addVF(vfs, i)
 	}
-	b.finish(vfs.count)
+	b.finishTree(vfs.count)
 	return &b.places
 }
 
@@ -296,27 +296,27 @@ func newPlaces(t *topology.Tree, gpus, vfs *side) *places {
 func (b *treeBuilder) addGPU(gpus *side, i int) {
 	resource, t := gpus.parts[i].resource, gpus.parts[i].tally
 	address := gpus.devices[i].Address
-	function := b.function(address)
-	s := b.site(function.Slot())
+	function := b.functionOf(address)
+	s := b.siteOf(function.Slot())
 	if s.card == nil {
-		s.card = b.new(solver.Card, b.group(b.site(function), address))
+		s.card = b.newSpot(solver.Card, b.groupOf(b.siteOf(function), address))
 	}
 	if t.Most > 0 {
-		see(&s.card.Place, address)
-		s.card.Degraded = s.card.Degraded || gpus.devices[i].Degraded || b.degraded(function, true)
-		s.card.Pools = b.pooled(s.card.Pools, gpus, i, resource, t)
+		recordAddress(&s.card.Place, address)
+		s.card.Degraded = s.card.Degraded || gpus.devices[i].Degraded || b.isDegraded(function, true)
+		s.card.Pools = b.toPool(s.card.Pools, gpus, i, resource, t)
 	}
 	s.card.GPUs.Add(t)
 }
 
-// degraded reports whether the PCIe link of a GPU or PF is degraded.
-func (b *treeBuilder) degraded(function topology.Address, gpu bool) bool {
+// isDegraded reports whether the PCIe link of a GPU or PF is degraded.
+func (b *treeBuilder) isDegraded(function topology.Address, gpu bool) bool {
 	d, ok := b.tree.Device(function)
 	return ok && d.PCIe.DegradedOf(gpu)
 }
 
-// pooled adds the i-th device to the pool of its resource.
-func (b *treeBuilder) pooled(pools []solver.Pool, of *side, i, resource int, t solver.Tally) []solver.Pool {
+// toPool adds the i-th device to the pool of its resource.
+func (b *treeBuilder) toPool(pools []solver.Pool, of *side, i, resource int, t solver.Tally) []solver.Pool {
 	k := slices.IndexFunc(pools, func(p solver.Pool) bool { return p.Resource == resource })
 	if k < 0 {
 		k = len(pools)
@@ -335,11 +335,11 @@ func (b *treeBuilder) pooled(pools []solver.Pool, of *side, i, resource int, t s
 func (b *treeBuilder) addVF(vfs *side, i int) {
 	resource, t := vfs.parts[i].resource, vfs.parts[i].tally
 	address := vfs.devices[i].Address
-	function := b.function(address)
-	s := b.site(function)
-	group := b.group(s, address)
+	function := b.functionOf(address)
+	s := b.siteOf(function)
+	group := b.groupOf(s, address)
 	if t.Most > 0 {
-		see(&group.Place, address)
+		recordAddress(&group.Place, address)
 	}
 	group.VFs.Add(t)
 	if t.Most == 0 {
@@ -349,25 +349,25 @@ func (b *treeBuilder) addVF(vfs *side, i int) {
 		return
 	}
 	if s.pf == nil {
-		slot := b.site(function.Slot())
+		slot := b.siteOf(function.Slot())
 		if slot.nic == nil {
 			slot.nic = &solver.NIC{}
 		}
 		s.pf = &port{PF: solver.PF{NIC: slot.nic}, address: function, group: s.group}
-		s.pf.Degraded = b.degraded(function, false)
+		s.pf.Degraded = b.isDegraded(function, false)
 		b.pfs = append(b.pfs, s.pf)
 	}
 	s.pf.Degraded = s.pf.Degraded || vfs.devices[i].Degraded
 	s.pf.Held += t.Held
 	s.pf.Most++
-	s.pf.Pools = b.pooled(s.pf.Pools, vfs, i, resource, t)
+	s.pf.Pools = b.toPool(s.pf.Pools, vfs, i, resource, t)
 }
 
-// finish attaches the root complexes to their NUMA nodes and sorts the tree.
-func (b *treeBuilder) finish(vfs int) {
+// finishTree attaches the root complexes to their NUMA nodes and sorts the tree.
+func (b *treeBuilder) finishTree(vfs int) {
 	for i := range b.complexes {
 		c := &b.complexes[i]
-		c.place.above = b.node(c.numa)
+		c.place.above = b.nodePlace(c.numa)
 	}
 	for _, n := range b.all[1:] {
 		n.above.Children = append(n.above.Children, &n.Place)
@@ -376,20 +376,20 @@ func (b *treeBuilder) finish(vfs int) {
 	for _, f := range b.pfs {
 		f.group.PFs = append(f.group.PFs, &f.PF)
 	}
-	b.root = b.settle(&b.world.Place, vfs)
+	b.root = b.settlePlace(&b.world.Place, vfs)
 	if b.root != nil {
 		b.root.Parent = nil
 	}
 }
 
-// settle counts the devices below a place, removes places without devices to choose from, sorts the rest by
-// lowest address, and replaces a place that has a single child by that child. It returns the resulting place,
-// or nil.
-func (b *treeBuilder) settle(n *solver.Place, vfs int) *solver.Place {
+// settlePlace counts the devices below a place, removes places without devices to choose from, sorts the rest
+// by lowest address, and replaces a place that has a single child by that child. It returns the resulting
+// place, or nil.
+func (b *treeBuilder) settlePlace(n *solver.Place, vfs int) *solver.Place {
 	kept := n.Children[:0]
 	for _, child := range n.Children {
-		if settled := b.settle(child, vfs); settled != nil {
-			see(n, settled.First)
+		if settled := b.settlePlace(child, vfs); settled != nil {
+			recordAddress(n, settled.First)
 			settled.Parent = n
 			kept = append(kept, settled)
 		}

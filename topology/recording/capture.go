@@ -22,21 +22,22 @@ const pciDevices = "bus/pci/devices"
 // an error only if it cannot list the PCI functions.
 func Capture(sys fs.FS) (*Machine, error) {
 	c := &capture{sys: sys, builder: NewBuilder(), left: map[string]int{}, scrub: newScrubber()}
-	if err := c.functions(); err != nil {
+	if err := c.captureFunctions(); err != nil {
 		return nil, fmt.Errorf("capture machine: %w", err)
 	}
-	c.copy(".", machinePatterns)
+	c.copyEntries(".", machinePatterns)
 	for _, pattern := range linkDirs {
-		c.links(".", pattern)
+		c.copyLinks(".", pattern)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.left)) {
-		c.builder.Comment(fmt.Sprintf("left out, could not be read: %s (%d)%s", name, c.left[name], hint(name)))
+		const text = "left out, could not be read: %s (%d)%s"
+		c.builder.Comment(fmt.Sprintf(text, name, c.left[name], readerHint(name)))
 	}
 	return c.builder.Machine()
 }
 
-// hint says who can read a file that other users cannot.
-func hint(name string) string {
+// readerHint says who can read a file that other users cannot.
+func readerHint(name string) string {
 	if name == configFile || name == vpdFile {
 		return "; root can read it"
 	}
@@ -50,8 +51,8 @@ type capture struct {
 	scrub   *scrubber
 }
 
-// functions records all PCI functions and their links in bus/pci/devices.
-func (c *capture) functions() error {
+// captureFunctions records all PCI functions and their links in bus/pci/devices.
+func (c *capture) captureFunctions() error {
 	entries, err := fs.ReadDir(c.sys, pciDevices)
 	if err != nil {
 		return fmt.Errorf("list PCI devices: %w", err)
@@ -60,40 +61,40 @@ func (c *capture) functions() error {
 		name := path.Join(pciDevices, entry.Name())
 		target, err := fs.ReadLink(c.sys, name)
 		if err != nil || checkTarget(name, target) != nil {
-			c.leave(name, err)
+			c.leaveOut(name, err)
 			continue
 		}
 		dir := path.Join(pciDevices, target)
-		c.keep(name, c.builder.link(name, target))
-		c.keep(dir, c.builder.dir(dir))
-		c.copy(dir, pciPatterns)
-		c.facts(dir)
+		c.leaveFailed(name, c.builder.addLink(name, target))
+		c.leaveFailed(dir, c.builder.addDir(dir))
+		c.copyEntries(dir, pciPatterns)
+		c.recordFacts(dir)
 	}
 	return nil
 }
 
-// copy records the entries below a directory that match patterns.
-func (c *capture) copy(dir string, patterns []string) {
+// copyEntries records the entries below a directory that match patterns.
+func (c *capture) copyEntries(dir string, patterns []string) {
 	entries, err := fs.ReadDir(c.sys, dir)
 	if err != nil {
-		c.leave(dir, err)
+		c.leaveOut(dir, err)
 		return
 	}
 	for _, entry := range entries {
-		whole, deeper := match(patterns, entry.Name())
+		whole, deeper := matchName(patterns, entry.Name())
 		name := path.Join(dir, entry.Name())
 		if whole {
-			c.entry(name, entry.Type())
+			c.copyEntry(name, entry.Type())
 		}
 		if len(deeper) > 0 && entry.IsDir() {
-			c.copy(name, deeper)
+			c.copyEntries(name, deeper)
 		}
 	}
 }
 
-// match matches a name with the first element of each pattern. It returns whether a whole pattern matches,
-// and the remaining elements of longer patterns.
-func match(patterns []string, name string) (whole bool, deeper []string) {
+// matchName matches a name with the first element of each pattern. It returns whether a whole pattern
+// matches, and the remaining elements of longer patterns.
+func matchName(patterns []string, name string) (whole bool, deeper []string) {
 	for _, pattern := range patterns {
 		first, rest, more := strings.Cut(pattern, "/")
 		ok, err := path.Match(first, name)
@@ -108,29 +109,29 @@ func match(patterns []string, name string) (whole bool, deeper []string) {
 	return whole, deeper
 }
 
-// entry records one file, link or empty directory.
-func (c *capture) entry(name string, kind fs.FileMode) {
-	as := c.scrub.name(name)
+// copyEntry records one file, link or empty directory.
+func (c *capture) copyEntry(name string, kind fs.FileMode) {
+	as := c.scrub.scrubNames(name)
 	switch kind {
 	case fs.ModeDir:
-		c.keep(name, c.builder.dir(as))
+		c.leaveFailed(name, c.builder.addDir(as))
 	case fs.ModeSymlink:
 		target, err := fs.ReadLink(c.sys, name)
 		if err == nil {
-			err = c.builder.link(as, c.scrub.name(target))
+			err = c.builder.addLink(as, c.scrub.scrubNames(target))
 		}
-		c.keep(name, err)
+		c.leaveFailed(name, err)
 	default:
 		content, err := fs.ReadFile(c.sys, name)
 		if err == nil {
-			err = c.builder.add(as, &node{text: c.scrub.content(name, string(content))})
+			err = c.builder.addNode(as, &node{text: c.scrub.scrubContent(name, string(content))})
 		}
-		c.keep(name, err)
+		c.leaveFailed(name, err)
 	}
 }
 
-// links records the links with recorded targets in the directories that match a pattern.
-func (c *capture) links(dir, pattern string) {
+// copyLinks records the links with recorded targets in the directories that match a pattern.
+func (c *capture) copyLinks(dir, pattern string) {
 	first, rest, more := strings.Cut(pattern, "/")
 	entries, err := fs.ReadDir(c.sys, dir)
 	if err != nil {
@@ -142,7 +143,7 @@ func (c *capture) links(dir, pattern string) {
 		switch {
 		case err != nil || !ok || !entry.IsDir():
 		case more:
-			c.links(name, rest)
+			c.copyLinks(name, rest)
 		default:
 			c.linksIn(name)
 		}
@@ -152,7 +153,7 @@ func (c *capture) links(dir, pattern string) {
 func (c *capture) linksIn(dir string) {
 	entries, err := fs.ReadDir(c.sys, dir)
 	if err != nil {
-		c.leave(dir, err)
+		c.leaveOut(dir, err)
 		return
 	}
 	for _, entry := range entries {
@@ -161,24 +162,24 @@ func (c *capture) linksIn(dir string) {
 			continue
 		}
 		target, err := fs.ReadLink(c.sys, name)
-		if err == nil && c.builder.Has(path.Join(dir, c.scrub.name(target))) {
-			c.entry(name, fs.ModeSymlink)
+		if err == nil && c.builder.Has(path.Join(dir, c.scrub.scrubNames(target))) {
+			c.copyEntry(name, fs.ModeSymlink)
 		}
 	}
 }
 
-func (c *capture) keep(name string, err error) {
+func (c *capture) leaveFailed(name string, err error) {
 	if err != nil {
-		c.leave(name, err)
+		c.leaveOut(name, err)
 	}
 }
 
-// leave counts an omitted entry, unless its device has disappeared.
-func (c *capture) leave(name string, err error) {
+// leaveOut counts an omitted entry, unless its device has disappeared.
+func (c *capture) leaveOut(name string, err error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
 		return
 	}
-	c.left[c.scrub.name(path.Base(name))]++
+	c.left[c.scrub.scrubNames(path.Base(name))]++
 }
 
 // The lists below name all files that Capture records, besides config and vpd. Each element of a pattern is a
@@ -252,8 +253,9 @@ func newScrubber() *scrubber {
 // A suffix, as of a VF, does not hide an address.
 var addressed = regexp.MustCompile(`(en|ib|wl|ww|roce|iw|opa|rdma)x([0-9a-f]{16}|[0-9a-f]{12})`)
 
-// name replaces addressed names in a path, a link target or other text: enx001122334455 by enx000000000001.
-func (s *scrubber) name(text string) string {
+// scrubNames replaces addressed names in a path, a link target or other text: enx001122334455 by
+// enx000000000001.
+func (s *scrubber) scrubNames(text string) string {
 	if !mayBeAddressed(text) {
 		return text
 	}
@@ -280,12 +282,12 @@ func mayBeAddressed(text string) bool {
 // in drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
 var identity = regexp.MustCompile(`(?m)^(unique_id|hive_id) ([0-9]+)$`)
 
-// content replaces identifiers in the content of a file.
-func (s *scrubber) content(name, text string) string {
+// scrubContent replaces identifiers in the content of a file.
+func (s *scrubber) scrubContent(name, text string) string {
 	switch path.Base(name) {
 	case "phys_switch_id": // made of a MAC address by most drivers
 		if id := strings.TrimSpace(text); id != "" {
-			return fmt.Sprintf("%02x\n", s.number(id))
+			return fmt.Sprintf("%02x\n", s.numberOf(id))
 		}
 	case "properties":
 		return identity.ReplaceAllStringFunc(text, func(line string) string {
@@ -293,23 +295,23 @@ func (s *scrubber) content(name, text string) string {
 			if key == "unique_id" {
 				return "unique_id 0"
 			}
-			return fmt.Sprintf("hive_id %d", s.number(value))
+			return fmt.Sprintf("hive_id %d", s.numberOf(value))
 		})
 	}
-	return s.name(text)
+	return s.scrubNames(text)
 }
 
-// keyword replaces a keyword of Vital Product Data; "" stays.
-func (s *scrubber) keyword(value string) string {
+// scrubKeyword replaces a keyword of Vital Product Data; "" stays.
+func (s *scrubber) scrubKeyword(value string) string {
 	if value == "" {
 		return ""
 	}
-	return strconv.Itoa(s.number(value))
+	return strconv.Itoa(s.numberOf(value))
 }
 
-// number returns the replacement of an identifier, from 1 up in the order of first use. Zero means none and
+// numberOf returns the replacement of an identifier, from 1 up in the order of first use. Zero means none and
 // stays zero.
-func (s *scrubber) number(id string) int {
+func (s *scrubber) numberOf(id string) int {
 	if strings.Trim(id, "0") == "" {
 		return 0
 	}

@@ -190,7 +190,7 @@ func TestAddressedNames(t *testing.T) {
 		"enx001122334455", "ibx001122fffe334455", "enx001122334455v3", "rocex001122fffe334455.100",
 		"wlx001122334455np0",
 	} {
-		if got := newScrubber().name("net/" + name + "/type"); strings.Contains(got, "1122") {
+		if got := newScrubber().scrubNames("net/" + name + "/type"); strings.Contains(got, "1122") {
 			t.Errorf("%s becomes %s", name, got)
 		}
 	}

@@ -35,31 +35,31 @@ var _ interface {
 
 // Open implements fs.FS.
 func (t *tree) Open(name string) (fs.File, error) {
-	n, err := t.find("open", name, true)
+	n, err := t.findNode("open", name, true)
 	if err != nil {
 		return nil, err
 	}
 	if n.isDir() {
-		return &openDir{info: info{n}, entries: n.entries()}, nil
+		return &openDir{info: info{n}, entries: n.listEntries()}, nil
 	}
-	return &openFile{info: info{n}, Reader: strings.NewReader(n.content())}, nil
+	return &openFile{info: info{n}, Reader: strings.NewReader(n.contentForReaders())}, nil
 }
 
 // ReadDir implements fs.ReadDirFS.
 func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
-	n, err := t.find("readdir", name, true)
+	n, err := t.findNode("readdir", name, true)
 	if err != nil {
 		return nil, err
 	}
 	if !n.isDir() {
 		return nil, &fs.PathError{Op: "readdir", Path: name, Err: syscall.ENOTDIR}
 	}
-	return n.entries(), nil
+	return n.listEntries(), nil
 }
 
 // Lstat implements fs.ReadLinkFS.
 func (t *tree) Lstat(name string) (fs.FileInfo, error) {
-	n, err := t.find("lstat", name, false)
+	n, err := t.findNode("lstat", name, false)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (t *tree) Lstat(name string) (fs.FileInfo, error) {
 
 // ReadLink implements fs.ReadLinkFS.
 func (t *tree) ReadLink(name string) (string, error) {
-	n, err := t.find("readlink", name, false)
+	n, err := t.findNode("readlink", name, false)
 	if err != nil {
 		return "", err
 	}
@@ -78,19 +78,20 @@ func (t *tree) ReadLink(name string) (string, error) {
 	return n.text, nil
 }
 
-// find returns the node of a name. It follows links in the path; at the end of the path, only with follow.
-func (t *tree) find(op, name string, follow bool) (*node, error) {
+// findNode returns the node of a name. It follows links in the path; at the end of the path, only with
+// follow.
+func (t *tree) findNode(op, name string, follow bool) (*node, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
-	n, err := t.walk(name, follow)
+	n, err := t.walkTo(name, follow)
 	if err != nil {
 		return nil, &fs.PathError{Op: op, Path: name, Err: err}
 	}
 	return n, nil
 }
 
-func (t *tree) walk(name string, follow bool) (*node, error) {
+func (t *tree) walkTo(name string, follow bool) (*node, error) {
 	way := []*node{t.root}
 	links := 0
 	for rest := name; rest != ""; {
@@ -108,7 +109,7 @@ func (t *tree) walk(name string, follow bool) (*node, error) {
 			way = way[:len(way)-1]
 			continue
 		}
-		next := here.child(element)
+		next := here.findChild(element)
 		if next == nil {
 			return nil, fs.ErrNotExist
 		}
@@ -128,7 +129,7 @@ func (t *tree) walk(name string, follow bool) (*node, error) {
 	return way[len(way)-1], nil
 }
 
-func (n *node) entries() []fs.DirEntry {
+func (n *node) listEntries() []fs.DirEntry {
 	entries := make([]fs.DirEntry, len(n.children))
 	for i, child := range n.children {
 		entries[i] = info{child}
@@ -146,7 +147,7 @@ func (i info) Name() string {
 	return i.name
 }
 
-func (i info) Size() int64                { return int64(len(i.content())) }
+func (i info) Size() int64                { return int64(len(i.contentForReaders())) }
 func (i info) ModTime() time.Time         { return time.Time{} }
 func (i info) IsDir() bool                { return i.isDir() }
 func (i info) Sys() any                   { return nil }
@@ -263,9 +264,9 @@ func parseVPD(text string) (v topology.VPD) {
 	return v
 }
 
-// content returns the content of a file for readers. Facts in exactly the words of this package become bytes
-// as in sysfs; any other text stays.
-func (n *node) content() string {
+// contentForReaders returns the content of a file for readers. Facts in exactly the words of this package
+// become bytes as in sysfs; any other text stays.
+func (n *node) contentForReaders() string {
 	switch n.name {
 	case configFile:
 		if c := parseConfig(n.text); configText(c) == n.text {
@@ -281,14 +282,14 @@ func (n *node) content() string {
 	return n.text
 }
 
-// facts records the facts of a function's files config and vpd, which take root. Both are slow to read and
-// only recorded where they can tell something: config of ports and PFs, vpd of NVIDIA's PFs and DMA
+// recordFacts records the facts of a function's files config and vpd, which take root. Both are slow to read
+// and only recorded where they can tell something: config of ports and PFs, vpd of NVIDIA's PFs and DMA
 // functions.
-func (c *capture) facts(dir string) {
+func (c *capture) recordFacts(dir string) {
 	text := func(file string) string {
 		content, err := fs.ReadFile(c.sys, path.Join(dir, file))
 		if err != nil {
-			c.leave(path.Join(dir, file), err) // "" is of no kind below
+			c.leaveOut(path.Join(dir, file), err) // "" is of no kind below
 		}
 		return strings.TrimSpace(string(content))
 	}
@@ -296,29 +297,29 @@ func (c *capture) facts(dir string) {
 	_, err := fs.ReadLink(c.sys, path.Join(dir, "physfn"))
 	isPF := strings.HasPrefix(class, "0x02") && errors.Is(err, fs.ErrNotExist)
 	if isPF || strings.HasPrefix(class, "0x0604") {
-		c.fact(path.Join(dir, configFile), c.config)
+		c.recordFact(path.Join(dir, configFile), c.configWords)
 	}
 	if isPF && text("vendor") == "0x15b3" {
-		c.fact(path.Join(dir, vpdFile), c.vpd)
+		c.recordFact(path.Join(dir, vpdFile), c.vpdWords)
 	}
 }
 
-// fact records one file in words, nothing for "".
-func (c *capture) fact(name string, words func(fs.File) (string, error)) {
+// recordFact records one file in words, nothing for "".
+func (c *capture) recordFact(name string, words func(fs.File) (string, error)) {
 	file, err := c.sys.Open(name)
 	if err != nil {
-		c.leave(name, err)
+		c.leaveOut(name, err)
 		return
 	}
 	defer func() { _ = file.Close() }() // opened for reading
 	text, err := words(file)
 	if err == nil && text != "" {
-		err = c.builder.add(name, &node{text: text})
+		err = c.builder.addNode(name, &node{text: text})
 	}
-	c.keep(name, err)
+	c.leaveFailed(name, err)
 }
 
-func (c *capture) config(file fs.File) (string, error) {
+func (c *capture) configWords(file fs.File) (string, error) {
 	at, ok := file.(io.ReaderAt)
 	if !ok {
 		return "", errors.ErrUnsupported
@@ -330,11 +331,11 @@ func (c *capture) config(file fs.File) (string, error) {
 	return configText(facts), nil
 }
 
-func (c *capture) vpd(file fs.File) (string, error) {
+func (c *capture) vpdWords(file fs.File) (string, error) {
 	facts, err := topology.ReadVPD(file)
 	if facts == (topology.VPD{}) {
 		return "", err
 	}
-	facts.V3, facts.SN = c.scrub.keyword(facts.V3), c.scrub.keyword(facts.SN)
+	facts.V3, facts.SN = c.scrub.scrubKeyword(facts.V3), c.scrub.scrubKeyword(facts.SN)
 	return vpdText(facts), nil
 }

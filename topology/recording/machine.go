@@ -71,14 +71,14 @@ func (m *Machine) Comments() []string { return slices.Clone(m.comments) }
 // that are empty or contain a file or link.
 func (m *Machine) Len() int {
 	n := 0
-	m.root.each("", func(section) { n++ }, func(*node) { n++ })
+	m.root.eachSection("", func(section) { n++ }, func(*node) { n++ })
 	return n
 }
 
 // Build returns a Builder that starts with a copy of the machine.
 func (m *Machine) Build() *Builder {
 	b := NewBuilder()
-	b.comments, b.nodes, b.root = slices.Clone(m.comments), m.root.count(), m.root.open()
+	b.comments, b.nodes, b.root = slices.Clone(m.comments), m.root.countNodes(), m.root.openCopy()
 	return b
 }
 
@@ -94,7 +94,7 @@ type node struct {
 
 func (n *node) isDir() bool { return n.kind == fs.ModeDir }
 
-func (n *node) child(name string) *node {
+func (n *node) findChild(name string) *node {
 	i, ok := slices.BinarySearchFunc(n.children, name, func(c *node, name string) int {
 		return cmp.Compare(c.name, name)
 	})
@@ -104,38 +104,38 @@ func (n *node) child(name string) *node {
 	return n.children[i]
 }
 
-// open copies a node of a Machine for a Builder.
-func (n *node) open() *node {
+// openCopy copies a node of a Machine for a Builder.
+func (n *node) openCopy() *node {
 	c := &node{name: n.name, kind: n.kind, text: n.text}
 	for _, child := range n.children {
-		c.put(child.open())
+		c.putChild(child.openCopy())
 	}
 	return c
 }
 
-// put adds a child to a directory of a Builder.
-func (n *node) put(child *node) {
+// putChild adds a child to a directory of a Builder.
+func (n *node) putChild(child *node) {
 	if n.index == nil {
 		n.index = map[string]*node{}
 	}
 	n.index[child.name] = child
 }
 
-// finish copies a node of a Builder for a Machine.
-func (n *node) finish() *node {
+// finishCopy copies a node of a Builder for a Machine.
+func (n *node) finishCopy() *node {
 	c := &node{name: n.name, kind: n.kind, text: n.text, children: make([]*node, 0, len(n.index))}
 	for _, child := range n.index {
-		c.children = append(c.children, child.finish())
+		c.children = append(c.children, child.finishCopy())
 	}
 	slices.SortFunc(c.children, func(a, b *node) int { return cmp.Compare(a.name, b.name) })
 	return c
 }
 
-// count returns the number of nodes below n.
-func (n *node) count() int {
+// countNodes returns the number of nodes below n.
+func (n *node) countNodes() int {
 	count := len(n.children)
 	for _, child := range n.children {
-		count += child.count()
+		count += child.countNodes()
 	}
 	return count
 }
@@ -146,8 +146,8 @@ type section struct {
 	entries []*node // files and links
 }
 
-// each visits each section followed by its files and links, in the order of the machine file.
-func (n *node) each(dir string, visit func(section), entry func(*node)) {
+// eachSection visits each section followed by its files and links, in the order of the machine file.
+func (n *node) eachSection(dir string, visit func(section), entry func(*node)) {
 	own := slices.DeleteFunc(slices.Clone(n.children), (*node).isDir)
 	if len(own) > 0 || len(n.children) == 0 && dir != "" {
 		visit(section{dir: cmp.Or(dir, "."), entries: own})
@@ -157,7 +157,7 @@ func (n *node) each(dir string, visit func(section), entry func(*node)) {
 	}
 	for _, child := range n.children {
 		if child.isDir() {
-			child.each(strings.TrimPrefix(dir+"/"+child.name, "/"), visit, entry)
+			child.eachSection(strings.TrimPrefix(dir+"/"+child.name, "/"), visit, entry)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func (m *Machine) WriteTo(w io.Writer) (int64, error) {
 		}
 		fmt.Fprintln(&out, "#"+comment)
 	}
-	m.root.each("",
+	m.root.eachSection("",
 		func(s section) { fmt.Fprintf(&out, "[%s]\n", quotePath(s.dir)) },
 		func(n *node) { writeEntry(&out, n) })
 	fmt.Fprintf(&out, "end %d entries\n", m.Len())
@@ -228,39 +228,39 @@ func (b *Builder) Comment(lines ...string) {
 }
 
 // File adds a file. Adding a name twice is an error.
-func (b *Builder) File(name, content string) { b.keep(b.add(name, &node{text: content})) }
+func (b *Builder) File(name, content string) { b.keepError(b.addNode(name, &node{text: content})) }
 
 // Link adds a symbolic link. The target must be relative and lead up first, then down, not above the root.
-func (b *Builder) Link(name, target string) { b.keep(b.link(name, target)) }
+func (b *Builder) Link(name, target string) { b.keepError(b.addLink(name, target)) }
 
 // Replace replaces the content of an existing file.
 func (b *Builder) Replace(name, content string) {
-	n := b.lookup(name)
+	n := b.lookUp(name)
 	if n == nil || n.kind != 0 {
-		b.keep(fmt.Errorf("replace %s: %w", name, fs.ErrNotExist))
+		b.keepError(fmt.Errorf("replace %s: %w", name, fs.ErrNotExist))
 		return
 	}
 	n.text = content
 }
 
 // Has reports whether an entry exists. Has does not follow links.
-func (b *Builder) Has(name string) bool { return b.lookup(name) != nil }
+func (b *Builder) Has(name string) bool { return b.lookUp(name) != nil }
 
 // Machine returns the machine, or the first error. Later calls of the Builder do not change the machine.
 func (b *Builder) Machine() (*Machine, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	return &Machine{comments: slices.Clone(b.comments), root: b.root.finish()}, nil
+	return &Machine{comments: slices.Clone(b.comments), root: b.root.finishCopy()}, nil
 }
 
-func (b *Builder) keep(err error) {
+func (b *Builder) keepError(err error) {
 	if b.err == nil {
 		b.err = err
 	}
 }
 
-func (b *Builder) lookup(name string) *node {
+func (b *Builder) lookUp(name string) *node {
 	n := b.root
 	if name == "." {
 		return n
@@ -274,14 +274,14 @@ func (b *Builder) lookup(name string) *node {
 	return n
 }
 
-// dir creates a directory unless it exists.
-func (b *Builder) dir(name string) error {
-	_, err := b.mkdir(name)
+// addDir creates a directory unless it exists.
+func (b *Builder) addDir(name string) error {
+	_, err := b.makeDir(name)
 	return err
 }
 
-// mkdir returns a directory, created if necessary with its parents.
-func (b *Builder) mkdir(name string) (*node, error) {
+// makeDir returns a directory, created if necessary with its parents.
+func (b *Builder) makeDir(name string) (*node, error) {
 	if err := checkPath(name); err != nil {
 		return nil, err
 	}
@@ -293,7 +293,7 @@ func (b *Builder) mkdir(name string) (*node, error) {
 		next := n.index[element]
 		if next == nil {
 			next = &node{name: element, kind: fs.ModeDir}
-			if err := b.put(n, next); err != nil {
+			if err := b.putNode(n, next); err != nil {
 				return nil, err
 			}
 		}
@@ -305,14 +305,14 @@ func (b *Builder) mkdir(name string) (*node, error) {
 	return n, nil
 }
 
-func (b *Builder) add(name string, n *node) error {
+func (b *Builder) addNode(name string, n *node) error {
 	if err := checkPath(name); err != nil {
 		return err
 	}
 	if name == "." {
 		return errors.New("the root is a directory")
 	}
-	dir, err := b.mkdir(path.Dir(name))
+	dir, err := b.makeDir(path.Dir(name))
 	if err != nil {
 		return err
 	}
@@ -320,24 +320,24 @@ func (b *Builder) add(name string, n *node) error {
 	if dir.index[n.name] != nil {
 		return fmt.Errorf("%s is defined twice", name)
 	}
-	return b.put(dir, n)
+	return b.putNode(dir, n)
 }
 
-// put adds a node to a directory, up to mostNodes nodes of the machine.
-func (b *Builder) put(dir, n *node) error {
+// putNode adds a node to a directory, up to mostNodes nodes of the machine.
+func (b *Builder) putNode(dir, n *node) error {
 	if b.nodes == mostNodes {
 		return fmt.Errorf("a machine has %d files, links and directories at most", mostNodes)
 	}
 	b.nodes++
-	dir.put(n)
+	dir.putChild(n)
 	return nil
 }
 
-func (b *Builder) link(name, target string) error {
+func (b *Builder) addLink(name, target string) error {
 	if err := checkTarget(name, target); err != nil {
 		return err
 	}
-	return b.add(name, &node{kind: fs.ModeSymlink, text: target})
+	return b.addNode(name, &node{kind: fs.ModeSymlink, text: target})
 }
 
 // checkLength returns an error if a path exceeds the limits.

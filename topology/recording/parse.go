@@ -14,7 +14,7 @@ import (
 
 // Parse reads a machine file. Errors are one sentence and contain the line number.
 func Parse(r io.Reader) (*Machine, error) {
-	content, err := read(r)
+	content, err := readText(r)
 	if err != nil {
 		return nil, err
 	}
@@ -22,14 +22,14 @@ func Parse(r io.Reader) (*Machine, error) {
 		rest: strings.TrimSuffix(content, "\n"), more: content != "", builder: NewBuilder(),
 		sections: map[string]bool{},
 	}
-	if err := p.file(); err != nil {
+	if err := p.parseFile(); err != nil {
 		return nil, fmt.Errorf("parse machine file: line %d: %w", max(p.number, 1), err)
 	}
 	return p.builder.Machine()
 }
 
-// read reads a machine file.
-func read(r io.Reader) (string, error) {
+// readText reads a machine file.
+func readText(r io.Reader) (string, error) {
 	var text strings.Builder
 	n, err := io.Copy(&text, io.LimitReader(r, mostBytes+1))
 	switch {
@@ -56,8 +56,8 @@ type parser struct {
 // errEnd means that the text has ended.
 var errEnd = errors.New(`no line "end N entries" at the end: the file is truncated`)
 
-// next returns the next line, or errEnd after the last line.
-func (p *parser) next() (string, error) {
+// nextLine returns the next line, or errEnd after the last line.
+func (p *parser) nextLine() (string, error) {
 	if !p.more {
 		return "", errEnd
 	}
@@ -68,29 +68,29 @@ func (p *parser) next() (string, error) {
 	return line, nil
 }
 
-// unread makes next return the last line again. It must not be called twice in a row.
-func (p *parser) unread() {
+// unreadLine makes next return the last line again. It must not be called twice in a row.
+func (p *parser) unreadLine() {
 	p.number--
 	p.rest, p.more = p.before, true
 }
 
-func (p *parser) file() error {
-	if err := p.head(); err != nil {
+func (p *parser) parseFile() error {
+	if err := p.parseHead(); err != nil {
 		return err
 	}
 	for {
-		line, err := p.next()
+		line, err := p.nextLine()
 		if err != nil {
 			return err
 		}
 		switch {
 		case line == "":
 		case line[0] == '[':
-			err = p.directory(line)
+			err = p.parseDirectory(line)
 		case strings.HasPrefix(line, "end "):
-			return p.end(line)
+			return p.parseEnd(line)
 		default:
-			err = p.entry(line)
+			err = p.parseEntry(line)
 		}
 		if err != nil {
 			return err
@@ -98,9 +98,9 @@ func (p *parser) file() error {
 	}
 }
 
-// head reads the header and the comments below it.
-func (p *parser) head() error {
-	line, err := p.next()
+// parseHead reads the header and the comments below it.
+func (p *parser) parseHead() error {
+	line, err := p.nextLine()
 	if err != nil && !errors.Is(err, errEnd) {
 		return err
 	}
@@ -112,13 +112,13 @@ func (p *parser) head() error {
 		return fmt.Errorf("unknown version %.80q of the machine file: want v1", version)
 	}
 	for {
-		line, err := p.next()
+		line, err := p.nextLine()
 		if err != nil {
 			return err
 		}
 		comment, ok := strings.CutPrefix(line, "#")
 		if !ok {
-			p.unread()
+			p.unreadLine()
 			return nil
 		}
 		if p.number > mostComments {
@@ -128,12 +128,12 @@ func (p *parser) head() error {
 	}
 }
 
-func (p *parser) directory(line string) error {
+func (p *parser) parseDirectory(line string) error {
 	name, ok := strings.CutSuffix(line[1:], "]")
 	if !ok {
 		return fmt.Errorf("want a directory in brackets, not %.80q", line)
 	}
-	name, err := unquote(name, plainPath)
+	name, err := unquoteText(name, plainPath)
 	if err != nil {
 		return err
 	}
@@ -143,11 +143,12 @@ func (p *parser) directory(line string) error {
 	p.sections[name] = true
 	p.section = name
 	p.entries++
-	return p.builder.dir(name)
+	return p.builder.addDir(name)
 }
 
-// entry reads a file or a link. The name must be a single path element, so that the directory is explicit.
-func (p *parser) entry(line string) error {
+// parseEntry reads a file or a link. The name must be a single path element, so that the directory is
+// explicit.
+func (p *parser) parseEntry(line string) error {
 	if p.section == "" {
 		return fmt.Errorf("want a directory in brackets first, not %.80q", line)
 	}
@@ -164,38 +165,38 @@ func (p *parser) entry(line string) error {
 	p.entries++
 	name = path.Join(p.section, name)
 	if target, ok := strings.CutPrefix(rest, " -> "); ok {
-		return p.link(name, target)
+		return p.parseLink(name, target)
 	}
 	value, ok := strings.CutPrefix(rest, " =")
 	if !ok {
 		return fmt.Errorf("want name = value or name -> target, not %.80q", line)
 	}
-	content, err := p.content(value)
+	content, err := p.parseContent(value)
 	if err != nil {
 		return err
 	}
-	return p.builder.add(name, &node{text: content})
+	return p.builder.addNode(name, &node{text: content})
 }
 
-func (p *parser) link(name, target string) error {
-	target, err := unquote(target, plainPath)
+func (p *parser) parseLink(name, target string) error {
+	target, err := unquoteText(target, plainPath)
 	if err != nil {
 		return err
 	}
-	return p.builder.link(name, target)
+	return p.builder.addLink(name, target)
 }
 
-// content reads a value: text or a quoted string after a space, or the following indented lines.
-func (p *parser) content(value string) (string, error) {
+// parseContent reads a value: text or a quoted string after a space, or the following indented lines.
+func (p *parser) parseContent(value string) (string, error) {
 	if value == "" {
-		return p.indented()
+		return p.parseIndented()
 	}
 	value, ok := strings.CutPrefix(value, " ")
 	if !ok {
 		return "", errors.New("want a space after the equals sign")
 	}
 	if strings.HasPrefix(value, `"`) {
-		return unquote(value, nil)
+		return unquoteText(value, nil)
 	}
 	if !plainText(value) {
 		return "", fmt.Errorf("value %.80q must be quoted", value)
@@ -203,16 +204,16 @@ func (p *parser) content(value string) (string, error) {
 	return value + "\n", nil
 }
 
-func (p *parser) indented() (string, error) {
+func (p *parser) parseIndented() (string, error) {
 	var content strings.Builder
 	for {
-		line, err := p.next()
+		line, err := p.nextLine()
 		if err != nil {
 			return "", err
 		}
 		text, ok := strings.CutPrefix(line, "\t")
 		if !ok {
-			p.unread()
+			p.unreadLine()
 			break
 		}
 		if !plainText(text) {
@@ -226,8 +227,8 @@ func (p *parser) indented() (string, error) {
 	return content.String(), nil
 }
 
-// end checks the number of entries and that no text follows.
-func (p *parser) end(line string) error {
+// parseEnd checks the number of entries and that no text follows.
+func (p *parser) parseEnd(line string) error {
 	number, ok := strings.CutSuffix(strings.TrimPrefix(line, "end "), " entries")
 	count, err := strconv.Atoi(number)
 	if !ok || err != nil {
@@ -237,7 +238,7 @@ func (p *parser) end(line string) error {
 		return fmt.Errorf("%d entries instead of %d: lines are missing or were added", p.entries, count)
 	}
 	for {
-		line, err := p.next()
+		line, err := p.nextLine()
 		switch {
 		case errors.Is(err, errEnd):
 			return nil
@@ -322,12 +323,12 @@ func cutName(line string) (name, rest string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("unquote %.80s: %w", line, err)
 	}
-	name, err = unquote(quoted, nil)
+	name, err = unquoteText(quoted, nil)
 	return name, line[len(quoted):], err
 }
 
-// unquote returns the value of a quoted string, or a plain string unchanged.
-func unquote(s string, plain func(string) bool) (string, error) {
+// unquoteText returns the value of a quoted string, or a plain string unchanged.
+func unquoteText(s string, plain func(string) bool) (string, error) {
 	if !strings.HasPrefix(s, `"`) {
 		if !plain(s) {
 			return "", fmt.Errorf("%.80q must be quoted", s)

@@ -206,7 +206,7 @@ func TestBuilder(t *testing.T) {
 	b := parse(t, example).Build()
 	b.Replace("e/1", "2\n")
 	b.File("e/new", "")
-	b.keep(b.dir("e"))
+	b.keepError(b.addDir("e"))
 	m, err := b.Machine()
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func AddVFs(machine *Machine, perPF int) (*Machine, error) {
 		return nil, err
 	}
 	for _, pf := range pfs {
-		if err := a.functions(pf, pfs, perPF); err != nil {
+		if err := a.addFunctions(pf, pfs, perPF); err != nil {
 			return nil, fmt.Errorf("add VFs to %s: %w", pf.Address, err)
 		}
 	}
@@ -79,14 +79,14 @@ func (a *adder) countNames() error {
 	return err
 }
 
-func (a *adder) number(prefix string) string {
+func (a *adder) nextName(prefix string) string {
 	n := a.next[prefix]
 	a.next[prefix]++
 	return prefix + strconv.Itoa(n)
 }
 
-// functions adds the VFs of a PF. The addresses of a card's VFs follow those of its PFs, first port first.
-func (a *adder) functions(pf *topology.Device, pfs []*topology.Device, count int) error {
+// addFunctions adds the VFs of a PF. The addresses of a card's VFs follow those of its PFs, first port first.
+func (a *adder) addFunctions(pf *topology.Device, pfs []*topology.Device, count int) error {
 	var ports []topology.Address
 	for _, other := range pfs {
 		if other.Address.Slot() == pf.Address.Slot() {
@@ -94,16 +94,16 @@ func (a *adder) functions(pf *topology.Device, pfs []*topology.Device, count int
 		}
 	}
 	first := int(ports[len(ports)-1].Function) + 1 + slices.Index(ports, pf.Address)*a.total
-	dir, err := a.place(pf.Address)
+	dir, err := a.placeOf(pf.Address)
 	if err != nil {
 		return err
 	}
 	for index := range count {
-		vf, err := after(pf.Address, first+index)
+		vf, err := addressAfter(pf.Address, first+index)
 		if err != nil {
 			return err
 		}
-		if err := a.function(pf, dir, index, vf); err != nil {
+		if err := a.addFunction(pf, dir, index, vf); err != nil {
 			return err
 		}
 	}
@@ -114,9 +114,9 @@ func (a *adder) functions(pf *topology.Device, pfs []*topology.Device, count int
 	return nil
 }
 
-// after returns the address at an offset from function 0 of the PF's slot, across devices (ARI) and buses
-// (pci_iov_virtfn_bus and pci_iov_virtfn_devfn).
-func after(pf topology.Address, functions int) (topology.Address, error) {
+// addressAfter returns the address at an offset from function 0 of the PF's slot, across devices (ARI) and
+// buses (pci_iov_virtfn_bus and pci_iov_virtfn_devfn).
+func addressAfter(pf topology.Address, functions int) (topology.Address, error) {
 	routing := int(pf.Bus)<<8 + int(pf.Device)<<3 + functions
 	if routing > 0xffff {
 		return topology.Address{}, errors.New("no bus number left")
@@ -126,18 +126,18 @@ func after(pf topology.Address, functions int) (topology.Address, error) {
 	}, nil
 }
 
-// place returns the directory of a function in the tree.
-func (a *adder) place(address topology.Address) (string, error) {
+// placeOf returns the directory of a function in the tree.
+func (a *adder) placeOf(address topology.Address) (string, error) {
 	link := "bus/pci/devices/" + address.String()
 	target, err := fs.ReadLink(a.sys, link)
 	return path.Join(path.Dir(link), target), err
 }
 
-// function adds a VF next to its PF.
-func (a *adder) function(pf *topology.Device, pfDir string, index int, vf topology.Address) error {
+// addFunction adds a VF next to its PF.
+func (a *adder) addFunction(pf *topology.Device, pfDir string, index int, vf topology.Address) error {
 	dir := path.Join(path.Dir(pfDir), vf.String())
 	a.Link("bus/pci/devices/"+vf.String(), "../../../"+dir)
-	err := a.copy(pfDir, dir, "class", "vendor", "numa_node", "subsystem_vendor", "subsystem_device")
+	err := a.copyFiles(pfDir, dir, "class", "vendor", "numa_node", "subsystem_vendor", "subsystem_device")
 	device := fmt.Sprintf("0x%04x", pf.Product)
 	if id, ok := vfDevice[pf.Vendor]; ok {
 		device = id
@@ -148,52 +148,52 @@ func (a *adder) function(pf *topology.Device, pfDir string, index int, vf topolo
 	a.Link(dir+"/driver", strings.Repeat("../", strings.Count(dir, "/")+1)+"bus/pci/drivers/"+pf.Driver)
 	a.Link("bus/pci/drivers/"+pf.Driver+"/"+vf.String(), "../../../../"+dir)
 	if len(pf.Netdevs) > 0 {
-		err = errors.Join(err, a.netdev(pfDir, pf.Netdevs[0], dir, index))
+		err = errors.Join(err, a.addNetdev(pfDir, pf.Netdevs[0], dir, index))
 	}
-	return errors.Join(err, a.rdma(pfDir, pf.RDMA[0], dir, index))
+	return errors.Join(err, a.addRDMA(pfDir, pf.RDMA[0], dir, index))
 }
 
 // port matches the port of a PF's netdev name, which netdev names of VFs omit (systemd.net-naming-scheme(7):
 // n<port>, v<number>).
 var port = regexp.MustCompile(`np\d+$`)
 
-func (a *adder) netdev(pfDir, pfName, dir string, index int) error {
+func (a *adder) addNetdev(pfDir, pfName, dir string, index int) error {
 	name := fmt.Sprintf("%sv%d", port.ReplaceAllString(pfName, ""), index)
-	a.class("net", name, dir)
-	return a.copy(pfDir+"/net/"+pfName, dir+"/net/"+name, "type", "carrier", "operstate", "speed")
+	a.addClassLink("net", name, dir)
+	return a.copyFiles(pfDir+"/net/"+pfName, dir+"/net/"+name, "type", "carrier", "operstate", "speed")
 }
 
-// rdma adds an RDMA device with the kinds of character devices that the PF has.
-func (a *adder) rdma(pfDir, pfName, dir string, index int) error {
+// addRDMA adds an RDMA device with the kinds of character devices that the PF has.
+func (a *adder) addRDMA(pfDir, pfName, dir string, index int) error {
 	name := fmt.Sprintf("%sv%d", pfName, index)
 	if m := numbered.FindStringSubmatch(pfName); m != nil {
-		name = a.number(m[1])
+		name = a.nextName(m[1])
 	}
-	a.class("infiniband", name, dir)
+	a.addClassLink("infiniband", name, dir)
 	for _, kind := range []struct{ class, prefix string }{
 		{"infiniband_verbs", "uverbs"}, {"infiniband_mad", "umad"}, {"infiniband_mad", "issm"},
 	} {
 		if !a.Has(pfDir + "/" + kind.class) {
 			continue
 		}
-		node := a.number(kind.prefix)
-		a.class(kind.class, node, dir)
+		node := a.nextName(kind.prefix)
+		a.addClassLink(kind.class, node, dir)
 		a.File(path.Join(dir, kind.class, node, "ibdev"), name+"\n")
 		if kind.class == "infiniband_mad" {
 			a.File(path.Join(dir, kind.class, node, "port"), "1\n")
 		}
 	}
-	return a.copy(pfDir+"/infiniband/"+pfName+"/ports/1", dir+"/infiniband/"+name+"/ports/1",
+	return a.copyFiles(pfDir+"/infiniband/"+pfName+"/ports/1", dir+"/infiniband/"+name+"/ports/1",
 		"state", "phys_state", "link_layer", "rate", "pkeys/0")
 }
 
-// class adds the link in /sys/class to a class device of the function.
-func (a *adder) class(class, name, dir string) {
+// addClassLink adds the link in /sys/class to a class device of the function.
+func (a *adder) addClassLink(class, name, dir string) {
 	a.Link(path.Join("class", class, name), "../../"+path.Join(dir, class, name))
 }
 
-// copy copies existing files from one directory to another.
-func (a *adder) copy(from, to string, names ...string) error {
+// copyFiles copies existing files from one directory to another.
+func (a *adder) copyFiles(from, to string, names ...string) error {
 	for _, name := range names {
 		content, err := fs.ReadFile(a.sys, path.Join(from, name))
 		switch {

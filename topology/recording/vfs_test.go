@@ -27,11 +27,11 @@ func TestAddressAfter(t *testing.T) {
 		{"0000:0c:00.0", 256, "0000:0d:00.0"},
 		{"10000:fe:1f.0", 8, "10000:ff:00.0"},
 	} {
-		if got, err := after(address(test.pf), test.plus); err != nil || got != address(test.want) {
+		if got, err := addressAfter(address(test.pf), test.plus); err != nil || got != address(test.want) {
 			t.Errorf("after(%s, %d) = %v, %v; want %s", test.pf, test.plus, got, err, test.want)
 		}
 	}
-	if _, err := after(address("0000:ff:00.0"), 256); err == nil {
+	if _, err := addressAfter(address("0000:ff:00.0"), 256); err == nil {
 		t.Error("after bus ff: want an error")
 	}
 }

@@ -90,12 +90,12 @@ func (a *Admission) admitContainer(i int, best model.Hint) *Refusal {
 		return &Refusal{Container: i, Requests: c.Requests, Shortage: short}
 	}
 	var devices Set
-	if !a.VerdictOnly || !a.last(i) {
+	if !a.VerdictOnly || !a.isLast(i) {
 		devices = a.Node.NewSet()
 		nodes := a.Kubelet.Rule.Affinity(best)
 		for _, r := range c.Requests {
 			if r.Count > 0 {
-				devices.Include(a.allocate(i, r, nodes, devices))
+				devices.Include(a.devicesToAllocate(i, r, nodes, devices))
 			}
 		}
 	}
@@ -111,8 +111,8 @@ func (a *Admission) admitContainer(i int, best model.Hint) *Refusal {
 	return nil
 }
 
-// last reports whether no later container requests devices.
-func (a *Admission) last(i int) bool {
+// isLast reports whether no later container requests devices.
+func (a *Admission) isLast(i int) bool {
 	for _, c := range a.Containers[i+1:] {
 		if len(c.Requests) > 0 {
 			return false
@@ -128,7 +128,7 @@ func (a *Admission) Merge(container int, requests model.Requests) (best model.Hi
 	if rule.Policy == model.PolicyNone {
 		return model.Hint{}, true
 	}
-	demands, free, reusable := make([]model.Demand, 0, 4), a.free(), a.reusable(container >= 0)
+	demands, free, reusable := make([]model.Demand, 0, 4), a.allocatableDevices(), a.reusableBy(container >= 0)
 	for _, r := range requests {
 		if resource := &a.Node.Resources[r.Resource]; resource.Hinted {
 			demands = append(demands, resource.Demand(r.Count, free, reusable))
@@ -143,10 +143,10 @@ func (a *Admission) Merge(container int, requests model.Requests) (best model.Hi
 // Demand returns the input of the Topology Manager for a request. Devices that init containers have left
 // count for a container, but not for the pod as a whole.
 func (a *Admission) Demand(r model.Request, ofContainer bool) model.Demand {
-	return a.Node.Resources[r.Resource].Demand(r.Count, a.free(), a.reusable(ofContainer))
+	return a.Node.Resources[r.Resource].Demand(r.Count, a.allocatableDevices(), a.reusableBy(ofContainer))
 }
 
-func (a *Admission) reusable(ofContainer bool) Set {
+func (a *Admission) reusableBy(ofContainer bool) Set {
 	if ofContainer {
 		return a.Reusable
 	}
@@ -155,8 +155,8 @@ func (a *Admission) reusable(ofContainer bool) Set {
 
 // Shortage returns the first resource of the node with fewer devices than requested; nil for none.
 func (a *Admission) Shortage(requests model.Requests, ofContainer bool) *Shortage {
-	free := a.free()
-	free.Include(a.reusable(ofContainer))
+	free := a.allocatableDevices()
+	free.Include(a.reusableBy(ofContainer))
 	var first *Shortage
 	for _, r := range requests {
 		all := a.Node.Resources[r.Resource].All
@@ -168,8 +168,8 @@ func (a *Admission) Shortage(requests model.Requests, ofContainer bool) *Shortag
 	return first
 }
 
-// free returns the devices that the kubelet can allocate.
-func (a *Admission) free() Set { return a.Healthy.Difference(a.Taken) }
+// allocatableDevices returns the devices that the kubelet can allocate.
+func (a *Admission) allocatableDevices() Set { return a.Healthy.Difference(a.Taken) }
 
 // Question is a GetPreferredAllocation of the kubelet. AvailableDeviceIDs are Must and Free.
 type Question struct {
@@ -205,21 +205,21 @@ type Others interface {
 	Allocate(container int, best model.Hint, devices Set) error
 }
 
-// allocate returns the devices of one resource for a container (devicesToAllocate): first the devices that
-// init containers have left, then free devices on the NUMA nodes of the container, then the remaining free
-// devices. If a choice exists, the plugin is called. Enough devices have to be available.
-func (a *Admission) allocate(container int, request model.Request, nodes model.Mask, given Set) Set {
+// devicesToAllocate returns the devices of one resource for a container (devicesToAllocate): first the
+// devices that init containers have left, then free devices on the NUMA nodes of the container, then the
+// remaining free devices. If a choice exists, the plugin is called. Enough devices have to be available.
+func (a *Admission) devicesToAllocate(container int, request model.Request, nodes model.Mask, given Set) Set {
 	r := &a.Node.Resources[request.Resource]
 	got := a.Reusable.Intersection(r.All)
 	missing := request.Count - got.Len()
 	if missing <= 0 {
-		return a.fill(a.Node.NewSet(), request.Count, got)
+		return a.fillFrom(a.Node.NewSet(), request.Count, got)
 	}
-	free := a.free().Intersection(r.All)
+	free := a.allocatableDevices().Intersection(r.All)
 	aligned := r.Aligned(free, nodes)
 	if missing < aligned.Len() {
 		q := Question{request.Resource, got, aligned, request.Count, given, nodes}
-		return a.fill(got, request.Count, a.prefer(container, q), aligned)
+		return a.fillFrom(got, request.Count, a.askPlugin(container, q), aligned)
 	}
 	got.Include(aligned)
 	if missing == aligned.Len() {
@@ -227,20 +227,20 @@ func (a *Admission) allocate(container int, request model.Request, nodes model.M
 	}
 	free.Exclude(aligned)
 	q := Question{request.Resource, got, free, request.Count, given, nodes}
-	rest := []Set{a.prefer(container, q), free}
+	rest := []Set{a.askPlugin(container, q), free}
 	if nodes != 0 { // devices on other nodes before devices without a node (filterByAffinity)
 		rest = slices.Insert(rest, 1, r.Aligned(free, ^model.Mask(0)))
 	}
-	return a.fill(got, request.Count, rest...)
+	return a.fillFrom(got, request.Count, rest...)
 }
 
-func (a *Admission) prefer(container int, q Question) Set {
+func (a *Admission) askPlugin(container int, q Question) Set {
 	return a.Others.Prefer(container, q).Intersection(q.Free)
 }
 
-// fill adds devices to got up to count, from one list after the other. If a list has more devices than
-// necessary, fill selects any of the list's devices.
-func (a *Admission) fill(got Set, count int, lists ...Set) Set {
+// fillFrom adds devices to got up to count, from one list after the other. If a list has more devices than
+// necessary, fillFrom selects any of the list's devices.
+func (a *Admission) fillFrom(got Set, count int, lists ...Set) Set {
 	for _, list := range lists {
 		missing := count - got.Len()
 		if missing == 0 {

@@ -46,14 +46,14 @@ func NewDevices(announced []model.Resource) *Devices {
 	first := 0
 	for i, a := range announced {
 		n.index[a.Name] = i
-		n.Resources = append(n.Resources, n.resource(a, first))
+		n.Resources = append(n.Resources, n.newResource(a, first))
 		n.OfKind[a.Kind].Include(n.Resources[i].All)
 		first += (len(a.Devices) + 63) / 64 * 64
 	}
 	return n
 }
 
-func (n *Devices) resource(a model.Resource, first int) ResourceDevices {
+func (n *Devices) newResource(a model.Resource, first int) ResourceDevices {
 	r := ResourceDevices{Name: a.Name, Kind: a.Kind, First: first, Count: len(a.Devices), All: n.NewSet()}
 	for i, d := range a.Devices {
 		n.devices[first+i] = d.Device

@@ -34,7 +34,7 @@ type Half struct {
 // reuses as held, and the devices that the kubelet will probably offer as free. Without a request for
 // exclusive CPUs, cpus is nil.
 func (v *View) Halves(q *Question, requests model.Requests, cpus *model.Demand) []Half {
-	nodes, admitted := v.nodes(q, requests, cpus)
+	nodes, admitted := v.containerNodes(q, requests, cpus)
 	halves := make([]Half, 0, len(requests))
 	for _, r := range requests {
 		switch {
@@ -42,7 +42,7 @@ func (v *View) Halves(q *Question, requests model.Requests, cpus *model.Demand) 
 			r.Count = q.Size
 			halves = append(halves, Half{r, q.Must, q.Free})
 		case r.Count > 0:
-			halves = append(halves, v.half(r, nodes, admitted))
+			halves = append(halves, v.newHalf(r, nodes, admitted))
 		}
 	}
 	return halves
@@ -54,16 +54,16 @@ func (v *View) Expected(requests model.Requests, nodes model.Mask) []Half {
 	halves := make([]Half, 0, len(requests))
 	for _, r := range requests {
 		if r.Count > 0 {
-			halves = append(halves, v.half(r, nodes, true))
+			halves = append(halves, v.newHalf(r, nodes, true))
 		}
 	}
 	return halves
 }
 
-// half returns the request for a resource that is not in the question. If the container has more devices than
-// requested, the kubelet may take any of these, so all count as free.
-func (v *View) half(r model.Request, nodes model.Mask, admitted bool) Half {
-	h := Half{Request: r, Held: v.held(r)}
+// newHalf returns the request for a resource that is not in the question. If the container has more devices
+// than requested, the kubelet may take any of these, so all count as free.
+func (v *View) newHalf(r model.Request, nodes model.Mask, admitted bool) Half {
+	h := Half{Request: r, Held: v.heldDevices(r)}
 	switch n := h.Held.Len(); {
 	case n > r.Count:
 		h.Held, h.Free = v.Node.NewSet(), h.Held
@@ -74,8 +74,8 @@ func (v *View) half(r model.Request, nodes model.Mask, admitted bool) Half {
 	return h
 }
 
-// held returns the container's devices of a resource; if none, the devices left by init containers.
-func (v *View) held(r model.Request) Set {
+// heldDevices returns the container's devices of a resource; if none, the devices left by init containers.
+func (v *View) heldDevices(r model.Request) Set {
 	all := v.Node.Resources[r.Resource].All
 	if allocated := all.Intersection(v.Allocated); allocated.Len() > 0 {
 		return allocated
@@ -83,12 +83,12 @@ func (v *View) held(r model.Request) Set {
 	return all.Intersection(v.Left)
 }
 
-// nodes returns the NUMA nodes of the container's devices: the nodes of the offered devices or, for devices
-// without NUMA node (excludeTopology), the nodes that the policy chooses for this container alone. If no
-// nodes have both devices and CPUs, nodes ignores the CPUs. It returns false if the policy rejects the
-// container, and all nodes where the kubelet's nodes are not predicted, because more have devices than the
-// Topology Manager supports.
-func (v *View) nodes(
+// containerNodes returns the NUMA nodes of the container's devices: the nodes of the offered devices or, for
+// devices without NUMA node (excludeTopology), the nodes that the policy chooses for this container alone. If
+// no nodes have both devices and CPUs, containerNodes ignores the CPUs. It returns false if the policy
+// rejects the container, and all nodes where the kubelet's nodes are not predicted, because more have devices
+// than the Topology Manager supports.
+func (v *View) containerNodes(
 	q *Question, requests model.Requests, cpus *model.Demand,
 ) (nodes model.Mask, admitted bool) {
 	nodes = v.Node.NUMANodes(q.Available())
@@ -116,7 +116,7 @@ func (v *View) Demands(requests model.Requests) []model.Demand {
 	demands := make([]model.Demand, 0, len(requests))
 	for _, r := range requests {
 		if r.Count > 0 {
-			demands = append(demands, v.Node.Resources[r.Resource].Demand(r.Count, v.Free, v.held(r)))
+			demands = append(demands, v.Node.Resources[r.Resource].Demand(r.Count, v.Free, v.heldDevices(r)))
 		}
 	}
 	return demands
@@ -124,7 +124,7 @@ func (v *View) Demands(requests model.Requests) []model.Demand {
 
 // Placement returns the placement request for the halves of a container.
 func (v *View) Placement(halves []Half) placement.Request {
-	request := placement.Request{Links: v.Links, Spare: v.devices(v.Free), Taken: v.devices(v.Taken)}
+	request := placement.Request{Links: v.Links, Spare: v.splitDevices(v.Free), Taken: v.splitDevices(v.Taken)}
 	for _, h := range halves {
 		half := placement.Half{Count: h.Count, Held: v.Node.Devices(h.Held), Free: v.Node.Devices(h.Free)}
 		if v.Node.Resources[h.Resource].Kind == model.GPU {
@@ -136,7 +136,7 @@ func (v *View) Placement(halves []Half) placement.Request {
 	return request
 }
 
-func (v *View) devices(of Set) placement.Devices {
+func (v *View) splitDevices(of Set) placement.Devices {
 	return placement.Devices{
 		GPUs: v.Node.Devices(of.Intersection(v.Node.OfKind[model.GPU])),
 		VFs:  v.Node.Devices(of.Intersection(v.Node.OfKind[model.VF])),

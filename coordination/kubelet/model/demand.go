@@ -20,7 +20,7 @@ type Demand struct {
 }
 
 // Nodes returns the number of NUMA nodes with devices of the resource, over which its hints range.
-func (d Demand) Nodes() int { return d.All.nodes().Count() }
+func (d Demand) Nodes() int { return d.All.nodesWith().Count() }
 
 // PerNode is the number of devices on each NUMA node, by the number of the node. Nodes beyond the end have
 // none.
@@ -49,8 +49,8 @@ func (p PerNode) On(m Mask) int {
 	return sum
 }
 
-// nodes returns the nodes with devices.
-func (p PerNode) nodes() Mask {
+// nodesWith returns the nodes with devices.
+func (p PerNode) nodesWith() Mask {
 	var m Mask
 	for i, n := range p {
 		if n > 0 {
@@ -86,8 +86,8 @@ type need struct {
 	width int   // the smallest number of nodes with enough devices, free or not
 }
 
-// measure sets the width of a demand. The time doubles with each NUMA node: [Rule.MaxNodes] is the limit.
-func (n *need) measure() {
+// setWidth sets the width of a demand. The time doubles with each NUMA node: [Rule.MaxNodes] is the limit.
+func (n *need) setWidth() {
 	if n.list != nil {
 		return
 	}
@@ -99,8 +99,8 @@ func (n *need) measure() {
 	}
 }
 
-// hints returns the sets of nodes with enough free devices.
-func (n *need) hints() []Mask {
+// allHints returns the sets of nodes with enough free devices.
+func (n *need) allHints() []Mask {
 	var hints []Mask
 	for _, h := range n.list {
 		if h.Nodes != 0 {
@@ -111,7 +111,7 @@ func (n *need) hints() []Mask {
 		return hints
 	}
 	for m := range n.nodes.subsets() {
-		if n.met(m) {
+		if n.isMet(m) {
 			hints = append(hints, m)
 		}
 	}
@@ -129,23 +129,24 @@ func (n *need) eachPreferred(visit func(Mask)) {
 		return
 	}
 	for m := range n.nodes.subsets() {
-		if n.prefers(m) {
+		if n.isPreferred(m) {
 			visit(m)
 		}
 	}
 }
 
-func (n *need) prefers(m Mask) bool {
+func (n *need) isPreferred(m Mask) bool {
 	if n.list != nil {
 		return slices.Contains(n.list, Hint{Nodes: m, Preferred: true})
 	}
-	return m.Count() == n.width && m&^n.nodes == 0 && n.met(m)
+	return m.Count() == n.width && m&^n.nodes == 0 && n.isMet(m)
 }
 
-func (n *need) met(m Mask) bool { return n.Free.On(m) >= n.Count && n.Reused.On(^m) == 0 }
+func (n *need) isMet(m Mask) bool { return n.Free.On(m) >= n.Count && n.Reused.On(^m) == 0 }
 
-// meet returns the distinct intersections of a set of each list, or the second list if the first is nil.
-func meet(sets, others []Mask) []Mask {
+// intersectAll returns the distinct intersections of a set of each list, or the second list if the first is
+// nil.
+func intersectAll(sets, others []Mask) []Mask {
 	if sets == nil {
 		return others
 	}
@@ -188,14 +189,14 @@ func (t MergeTime) String() string {
 		{"hours", hour, 2 * day}, {"days", day, 2 * year},
 	} {
 		if t < u.until {
-			return amount(t/u.unit) + " " + u.name
+			return twoDigits(t/u.unit) + " " + u.name
 		}
 	}
-	return amount(t/year) + " years"
+	return twoDigits(t/year) + " years"
 }
 
-// amount returns a number with two digits, or all digits before the point.
-func amount(n MergeTime) string {
+// twoDigits returns a number with two digits, or all digits before the point.
+func twoDigits(n MergeTime) string {
 	if n < 10 {
 		return fmt.Sprintf("%.2g", float64(n))
 	}
@@ -208,7 +209,7 @@ func (r Rule) MergeTime(demands ...Demand) MergeTime {
 	if r.Policy == PolicyNone || r.Policy == SingleNUMANode {
 		return 0
 	}
-	needs := r.needs(demands)
+	needs := r.findNeeds(demands)
 	if r.tooMany(needs) || len(needs) == 0 {
 		return 0
 	}
@@ -226,7 +227,7 @@ func (n *need) hintCount() float64 {
 	}
 	count := 0
 	for m := range n.nodes.subsets() {
-		if n.met(m) {
+		if n.isMet(m) {
 			count++
 		}
 	}

@@ -44,14 +44,14 @@ func (h Hinting) Decide() map[string]string {
 	for _, p := range h.Pools {
 		refused := ""
 		if !p.Fixed {
-			refused = h.refused(p.Resource)
+			refused = h.findRefused(p.Resource)
 			against[p.Name] = refused
 		}
 		if refused == "" {
 			hinted = append(hinted, p.Resource)
 		}
 	}
-	if took := h.merge(hinted); len(hinted) > 0 && took >= mostMerge {
+	if took := h.longestMerge(hinted); len(hinted) > 0 && took >= mostMerge {
 		for name, refused := range against {
 			against[name] = cmp.Or(refused,
 				fmt.Sprintf("the kubelet would take about %s to merge the hints of a container", took))
@@ -60,10 +60,10 @@ func (h Hinting) Decide() map[string]string {
 	return against
 }
 
-// refused names the smallest container that the kubelet rejects on an empty node for the hints of a pool; ""
-// for none. More NUMA nodes than a kubelet has without the option max-allowable-numa-nodes are not judged.
-func (h Hinting) refused(pool Resource) string {
-	rule, vfs := h.rule(), perNode(pool)
+// findRefused names the smallest container that the kubelet rejects on an empty node for the hints of a pool;
+// "" for none. More NUMA nodes than a kubelet has without the option max-allowable-numa-nodes are not judged.
+func (h Hinting) findRefused(pool Resource) string {
+	rule, vfs := h.ruleOf(), perNode(pool)
 	for _, r := range h.GPUs {
 		gpus := perNode(r)
 		for k := 1; k <= len(r.Devices); k++ {
@@ -84,28 +84,28 @@ func (h Hinting) refused(pool Resource) string {
 	return ""
 }
 
-// rule returns the rule of the policy: the others admit what restricted admits.
-func (h Hinting) rule() Rule {
+// ruleOf returns the rule of the policy: the others admit what restricted admits.
+func (h Hinting) ruleOf() Rule {
 	if h.Kubelet.TopologyManagerPolicy == string(SingleNUMANode) {
 		return Rule{Policy: SingleNUMANode}
 	}
 	return Rule{Policy: Restricted}
 }
 
-// merge returns the greatest time for the hints of a container.
-func (h Hinting) merge(pools []Resource) MergeTime {
+// longestMerge returns the greatest time for the hints of a container.
+func (h Hinting) longestMerge(pools []Resource) MergeTime {
 	const allNodes = 64 // also with the option max-allowable-numa-nodes
-	rule := h.rule()
+	rule := h.ruleOf()
 	rule.MaxNodes = allNodes
 	var demands []Demand
 	for _, r := range pools {
 		demands = append(demands, onePiece(perNode(r)))
 	}
 	if h.Kubelet.CPUManagerPolicy != "none" {
-		demands = append(demands, onePiece(each(h.CPUs)))
+		demands = append(demands, onePiece(oneEach(h.CPUs)))
 	}
 	if h.Kubelet.MemoryManagerPolicy != "None" {
-		demands = append(demands, onePiece(each(h.Nodes)))
+		demands = append(demands, onePiece(oneEach(h.Nodes)))
 	}
 	took := rule.MergeTime(demands...)
 	for _, r := range h.GPUs {
@@ -126,8 +126,8 @@ func perNode(r Resource) (devices PerNode) {
 	return devices
 }
 
-// each returns one piece on each of some NUMA nodes.
-func each(nodes []int) (pieces PerNode) {
+// oneEach returns one piece on each of some NUMA nodes.
+func oneEach(nodes []int) (pieces PerNode) {
 	for _, n := range nodes {
 		pieces.Add(topology.Node(n))
 	}

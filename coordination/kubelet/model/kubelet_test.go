@@ -121,7 +121,7 @@ func randomDistances(rng *rand.Rand, machine Mask) [][]int {
 // deviceHints is generateDeviceTopologyHints, with what GetTopologyHints and filterProvidersHints make of no
 // hint.
 func deviceHints(d Demand) []Hint {
-	bearing := d.All.nodes()
+	bearing := d.All.nodesWith()
 	if bearing == 0 {
 		return []Hint{{0, true}}
 	}

@@ -120,7 +120,7 @@ func (k Kubelet) readOptions(rule *Rule, nodes []NUMANode) error {
 		case "prefer-closest-numa-nodes":
 			var closest bool
 			if closest, err = strconv.ParseBool(value); closest {
-				rule.Distances = distances(nodes)
+				rule.Distances = distancesByNumber(nodes)
 			}
 		case "max-allowable-numa-nodes":
 			rule.MaxNodes, err = strconv.Atoi(value)
@@ -134,8 +134,8 @@ func (k Kubelet) readOptions(rule *Rule, nodes []NUMANode) error {
 	return nil
 }
 
-// distances returns the distances between nodes by number.
-func distances(nodes []NUMANode) [][]int {
+// distancesByNumber returns the distances between nodes by number.
+func distancesByNumber(nodes []NUMANode) [][]int {
 	most := 0
 	for _, n := range nodes {
 		most = max(most, n.Number)

@@ -75,20 +75,20 @@ func (r Rule) Merge(demands []Demand, lists ...Hints) (best Hint, admitted bool)
 	if r.Policy == PolicyNone {
 		return Hint{}, true
 	}
-	needs := r.needs(demands, lists...)
+	needs := r.findNeeds(demands, lists...)
 	if r.tooMany(needs) {
 		return Hint{}, false
 	}
 	for i := range needs {
-		needs[i].measure()
+		needs[i].setWidth()
 	}
 	if len(needs) == 0 {
 		return Hint{Preferred: true}, true
 	}
-	agreed := r.agreed(needs)
+	agreed := r.findAgreed(needs)
 	switch {
 	case agreed == 0 && r.Policy == BestEffort:
-		return Hint{Nodes: r.compromise(needs)}, true
+		return Hint{Nodes: r.findCompromise(needs)}, true
 	case agreed == 0:
 		return Hint{}, false
 	case r.Policy == SingleNUMANode && agreed == r.Machine:
@@ -101,30 +101,30 @@ func (r Rule) Merge(demands []Demand, lists ...Hints) (best Hint, admitted bool)
 // TooMany reports whether demands have devices on more NUMA nodes than the limit: [Rule.Nodes] rejects every
 // container.
 func (r Rule) TooMany(demands ...Demand) bool {
-	return r.Policy != PolicyNone && r.tooMany(r.needs(demands))
+	return r.Policy != PolicyNone && r.tooMany(r.findNeeds(demands))
 }
 
-// needs returns the demands and the lists with influence, not yet measured.
-func (r Rule) needs(demands []Demand, lists ...Hints) []need {
+// findNeeds returns the demands and the lists with influence, not yet measured.
+func (r Rule) findNeeds(demands []Demand, lists ...Hints) []need {
 	needs := make([]need, 0, 8)
 	for _, d := range demands {
-		if n, any := r.need(d); any {
+		if n, any := r.newNeed(d); any {
 			needs = append(needs, n)
 		}
 	}
 	for _, l := range lists {
-		if !l.indifferent() {
-			needs = append(needs, need{list: l, nodes: l.nodes()})
+		if !l.isIndifferent() {
+			needs = append(needs, need{list: l, nodes: l.allNodes()})
 		}
 	}
 	return needs
 }
 
-// need returns the Topology Manager's view of a demand, not yet measured, and false for a demand without
+// newNeed returns the Topology Manager's view of a demand, not yet measured, and false for a demand without
 // influence. Devices on nodes of the machine decide which nodes the kubelet tries; without such devices it
 // tries all nodes of the machine (generateDeviceTopologyHints).
-func (r Rule) need(d Demand) (need, bool) {
-	nodes := d.All.nodes()
+func (r Rule) newNeed(d Demand) (need, bool) {
+	nodes := d.All.nodesWith()
 	if nodes == 0 || d.Count == 0 && !d.Named {
 		return need{}, false
 	}
@@ -149,15 +149,15 @@ func (r Rule) tooMany(needs []need) bool {
 	return all.Count() > most
 }
 
-// agreed returns the best set of nodes that all resources prefer, 0 for none.
-func (r Rule) agreed(needs []need) Mask {
+// findAgreed returns the best set of nodes that all resources prefer, 0 for none.
+func (r Rule) findAgreed(needs []need) Mask {
 	best := Mask(0)
 	needs[0].eachPreferred(func(m Mask) {
-		if r.Policy == SingleNUMANode && m.Count() > 1 || best != 0 && !r.closer(m, best) {
+		if r.Policy == SingleNUMANode && m.Count() > 1 || best != 0 && !r.isCloser(m, best) {
 			return
 		}
 		for i := range needs[1:] {
-			if !needs[1+i].prefers(m) {
+			if !needs[1+i].isPreferred(m) {
 				return
 			}
 		}
@@ -166,14 +166,15 @@ func (r Rule) agreed(needs []need) Mask {
 	return best
 }
 
-// compromise returns the result of the kubelet's HintMerger for hints that differ or are not all preferred.
-// Among the intersections of one hint of every resource, the best has as many nodes as the widest demand
-// needs; else fewer, but as many as possible; else the fewest. A resource without a hint has no influence.
-func (r Rule) compromise(needs []need) Mask {
+// findCompromise returns the result of the kubelet's HintMerger for hints that differ or are not all
+// preferred. Among the intersections of one hint of every resource, the best has as many nodes as the widest
+// demand needs; else fewer, but as many as possible; else the fewest. A resource without a hint has no
+// influence.
+func (r Rule) findCompromise(needs []need) Mask {
 	var common []Mask // intersections of one hint of every resource so far
 	most := 0         // BestNonPreferredAffinityCount
 	for i := range needs {
-		hints := needs[i].hints()
+		hints := needs[i].allHints()
 		if len(hints) == 0 {
 			continue
 		}
@@ -182,7 +183,7 @@ func (r Rule) compromise(needs []need) Mask {
 			least = min(least, h.Count())
 		}
 		most = max(most, least)
-		common = meet(common, hints)
+		common = intersectAll(common, hints)
 	}
 	rank := func(m Mask) int {
 		if n := m.Count(); n <= most {
@@ -192,28 +193,28 @@ func (r Rule) compromise(needs []need) Mask {
 	}
 	best := Mask(0)
 	for _, m := range common {
-		if best == 0 || rank(m) < rank(best) || rank(m) == rank(best) && r.closer(m, best) {
+		if best == 0 || rank(m) < rank(best) || rank(m) == rank(best) && r.isCloser(m, best) {
 			best = m
 		}
 	}
 	return best
 }
 
-// closer reports whether the kubelet prefers a set of nodes to another set of the same rank
+// isCloser reports whether the kubelet prefers a set of nodes to another set of the same rank
 // (CompareNUMAAffinityMasks): by fewer nodes, then by the average distance with prefer-closest-numa-nodes,
 // then by lower numbers.
-func (r Rule) closer(m, than Mask) bool {
+func (r Rule) isCloser(m, than Mask) bool {
 	if r.Distances != nil && r.Policy != SingleNUMANode && m.Count() == than.Count() {
-		if a, b := r.average(m), r.average(than); a != b {
+		if a, b := r.averageDistance(m), r.averageDistance(than); a != b {
 			return a < b
 		}
 	}
 	return m.Narrower(than)
 }
 
-// average returns the same as CalculateAverageFor in pkg/kubelet/cm/topologymanager/numa_info.go, including
-// the firmware's distance of each node from itself.
-func (r Rule) average(m Mask) float64 {
+// averageDistance returns the same as CalculateAverageFor in pkg/kubelet/cm/topologymanager/numa_info.go,
+// including the firmware's distance of each node from itself.
+func (r Rule) averageDistance(m Mask) float64 {
 	numbers, sum := m.Numbers(), 0
 	for _, a := range numbers {
 		for _, b := range numbers {
@@ -228,25 +229,25 @@ func (r Rule) average(m Mask) float64 {
 // Width returns the preferred number of NUMA nodes for a demand: the smallest number of nodes with enough
 // devices, free or not. The result is 0 for a demand without influence, and on more nodes than the limit.
 func (r Rule) Width(d Demand) int {
-	n, any := r.need(d)
+	n, any := r.newNeed(d)
 	if !any || r.tooMany([]need{n}) {
 		return 0
 	}
-	n.measure()
+	n.setWidth()
 	return n.width
 }
 
 // Hints returns a demand as the hints of a manager, which have the same influence.
 func (r Rule) Hints(d Demand) Hints {
-	n, any := r.need(d)
+	n, any := r.newNeed(d)
 	if !any || r.tooMany([]need{n}) {
 		return nil
 	}
-	n.measure()
+	n.setWidth()
 	list := Hints{}
 	for m := range n.nodes.subsets() {
-		if n.met(m) {
-			list = append(list, Hint{m, n.prefers(m)})
+		if n.isMet(m) {
+			list = append(list, Hint{m, n.isPreferred(m)})
 		}
 	}
 	return list
@@ -313,11 +314,11 @@ type Hint struct {
 // no preference, and an empty list permits no set of nodes. A hint without affinity is the only one.
 type Hints []Hint
 
-// indifferent reports whether any set of nodes is acceptable.
-func (l Hints) indifferent() bool { return l == nil || len(l) == 1 && l[0] == Hint{Preferred: true} }
+// isIndifferent reports whether any set of nodes is acceptable.
+func (l Hints) isIndifferent() bool { return l == nil || len(l) == 1 && l[0] == Hint{Preferred: true} }
 
-// nodes returns the nodes of all hints.
-func (l Hints) nodes() Mask {
+// allNodes returns the nodes of all hints.
+func (l Hints) allNodes() Mask {
 	var m Mask
 	for _, h := range l {
 		m |= h.Nodes

@@ -82,10 +82,10 @@ func pairWeights(level topology.Level) (near, far int64) {
 	}
 }
 
-// breaking returns the cost of taking devices of a place: the decrease of (free devices)², summed over all
-// places. The cost is lower if fewer devices are free, so the solver uses up broken places before whole
+// breakingCost returns the cost of taking devices of a place: the decrease of (free devices)², summed over
+// all places. The cost is lower if fewer devices are free, so the solver uses up broken places before whole
 // places.
-func breaking(free, taken int) int64 {
+func breakingCost(free, taken int) int64 {
 	return 2*int64(free)*int64(taken) - int64(taken)*int64(taken)
 }
 
@@ -114,10 +114,10 @@ const (
 	linkShift    = 32
 )
 
-// distance returns the distance of two GPUs that meet at a place and have the given distance by links. By PCI
-// Express the level counts first; below the host bridge, GPUs with more shared bridges are nearer. The GPUs
-// of a C2C complex have a host bridge each.
-func (n *Place) distance(link int64) int64 {
+// distanceBy returns the distance of two GPUs that meet at a place and have the given distance by links. By
+// PCI Express the level counts first; below the host bridge, GPUs with more shared bridges are nearer. The
+// GPUs of a C2C complex have a host bridge each.
+func (n *Place) distanceBy(link int64) int64 {
 	level, nearer := n.Level, 0
 	switch level {
 	case topology.C2C:
@@ -145,10 +145,10 @@ func NewLink(a, b *Place, hops, count int) Link {
 	}
 }
 
-// measure sets for every place the distance of two GPUs that meet there. All such GPUs must have the same
-// distance: without links, with links between all GPUs, or within hives that are places. If links do not
-// follow the tree, measure returns the links, otherwise nil.
-func measure(root *Place, cards []*Place, links []Link) (irregular []Link) {
+// measureLinks sets for every place the distance of two GPUs that meet there. All such GPUs must have the
+// same distance: without links, with links between all GPUs, or within hives that are places. If links do not
+// follow the tree, measureLinks returns the links, otherwise nil.
+func measureLinks(root *Place, cards []*Place, links []Link) (irregular []Link) {
 	links = uniqueLinks(links)
 	for _, l := range links {
 		meet := cards[l.a].Parent
@@ -204,6 +204,6 @@ func (n *Place) settleNear() bool {
 	if n.links == 0 {
 		n.link = noLink
 	}
-	n.near = n.distance(n.link)
+	n.near = n.distanceBy(n.link)
 	return regular && (n.links == 0 || n.links == crossing)
 }

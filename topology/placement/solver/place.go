@@ -62,9 +62,9 @@ func NewPlace(k Kind) Place {
 
 const anyNumber = -1
 
-// meet adds the cost of pairs that are formed at a place: their level, whether they are redirected, and the
-// bridges saved compared with the path to the root complex.
-func (n *Place) meet(c *cost, pairs int64) {
+// addMeeting adds the cost of pairs that are formed at a place: their level, whether they are redirected, and
+// the bridges saved compared with the path to the root complex.
+func (n *Place) addMeeting(c *cost, pairs int64) {
 	c.addPairs(n.Level, pairs)
 	if n.Level.Direct() {
 		c[termBridges] += pairs * (n.Redirect<<bridgesShift + int64(1-2*n.Depth))
@@ -95,8 +95,8 @@ type Tally struct {
 // Free returns the number of free devices.
 func (t Tally) Free() int { return t.Most - t.Held + t.Spare }
 
-// all returns the number of devices that are free or held by any container.
-func (t Tally) all() int { return t.Most + t.Spare + t.Taken }
+// allDevices returns the number of devices that are free or held by any container.
+func (t Tally) allDevices() int { return t.Most + t.Spare + t.Taken }
 
 // Add adds the numbers of u.
 func (t *Tally) Add(u Tally) {
@@ -163,8 +163,8 @@ func NewShares(gpus, vfs int) Shares {
 	return s
 }
 
-// units returns the number of pairs of g GPUs and v VFs if e of the devices that can be extras are extras.
-func (s *Shares) units(g, v, e int) (ofGPUs, ofVFs int) {
+// unitsOf returns the number of pairs of g GPUs and v VFs if e of the devices that can be extras are extras.
+func (s *Shares) unitsOf(g, v, e int) (ofGPUs, ofVFs int) {
 	ofGPUs, ofVFs = s.PerGPU*g, s.PerVF*v
 	if s.GPUExtra > 0 {
 		ofGPUs += e
@@ -184,7 +184,7 @@ func (s *Shares) mostExtras(g, v int) int {
 
 // pairsOf returns the number of pairs that the counts of a place form below it.
 func (s *Shares) pairsOf(c *counts) int {
-	ofGPUs, ofVFs := s.units(c.GPUs, c.VFs, c.Extras)
+	ofGPUs, ofVFs := s.unitsOf(c.GPUs, c.VFs, c.Extras)
 	return min(ofGPUs, ofVFs)
 }
 
@@ -196,10 +196,10 @@ type limits struct {
 	loose bool // extras follow the VFs instead of being tried in all numbers
 }
 
-// within reports whether a part of the tree with the given pairs beyond PIX can be part of a choice within
+// isWithin reports whether a part of the tree with the given pairs beyond PIX can be part of a choice within
 // the limit. Devices of the part without a partner add pairs beyond PIX, and the rest of the tree has a
 // limited number of PIX pairs.
-func (l *limits) within(part *Content, beyond, ofGPUs, ofVFs int) bool {
+func (l *limits) isWithin(part *Content, beyond, ofGPUs, ofVFs int) bool {
 	pix := min(ofGPUs, ofVFs) - beyond
 	return beyond+max(ofGPUs-ofVFs, ofVFs-ofGPUs) <= l.limit &&
 		pix+l.root.mostPIX-part.mostPIX >= l.Pairs-l.limit
@@ -211,15 +211,15 @@ func (l *limits) fewestVFs(gpus int) int {
 	if l.Pairs == 0 {
 		return 0
 	}
-	_, ofVFs := l.slack()
+	_, ofVFs := l.extraSlack()
 	if d := l.PerGPU*gpus - l.limit - ofVFs; d > 0 {
 		return (d + l.PerVF - 1) / l.PerVF
 	}
 	return 0
 }
 
-// slack returns the maximum number of extras among the GPUs and VFs of an entry.
-func (l *limits) slack() (ofGPUs, ofVFs int) {
+// extraSlack returns the maximum number of extras among the GPUs and VFs of an entry.
+func (l *limits) extraSlack() (ofGPUs, ofVFs int) {
 	switch {
 	case !l.loose:
 		return l.GPUExtra, l.VFExtra
@@ -235,18 +235,18 @@ func (l *limits) vfRange(n *Place, gpus int) (low, high int) {
 	if n.fixedVFs != anyNumber {
 		return n.fixedVFs, n.fixedVFs
 	}
-	low, high = fewest(l.VFs, n.VFs, l.root.VFs), min(n.VFs.Most, l.VFs)
+	low, high = fewestFrom(l.VFs, n.VFs, l.root.VFs), min(n.VFs.Most, l.VFs)
 	if l.Pairs > 0 {
 		low = max(low, l.fewestVFs(gpus))
-		ofGPUs, _ := l.slack()
+		ofGPUs, _ := l.extraSlack()
 		high = min(high, (l.PerGPU*gpus+ofGPUs+l.limit)/l.PerVF)
 	}
 	return low, high
 }
 
-// fewest returns the minimum number of devices that have to come from a part of the tree: the held devices
-// and the devices that the rest of the tree lacks.
-func fewest(wanted int, part, all Tally) int {
+// fewestFrom returns the minimum number of devices that have to come from a part of the tree: the held
+// devices and the devices that the rest of the tree lacks.
+func fewestFrom(wanted int, part, all Tally) int {
 	return max(part.Held, wanted-(all.Most-part.Most))
 }
 
@@ -275,6 +275,6 @@ func (n *Place) boundPIX(s *Shares) {
 	}
 	if n.Kind == Group && n.Level == topology.PIX {
 		g, v := min(n.GPUs.Most, s.GPUs), min(n.VFs.Most, s.VFs)
-		n.mostPIX = min(s.units(g, v, s.mostExtras(g, v)))
+		n.mostPIX = min(s.unitsOf(g, v, s.mostExtras(g, v)))
 	}
 }

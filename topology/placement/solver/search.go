@@ -39,9 +39,9 @@ type share struct {
 	gpus  int
 }
 
-// refine improves the choice that is marked in the places and marks the result. It reports whether the result
-// is the best of all sets, provided that the initial choice has the best pairs.
-func refine(t *tables, cards []*Place, links []Link, steps int) bool {
+// refineChoice improves the choice that is marked in the places and marks the result. It reports whether the
+// result is the best of all sets, provided that the initial choice has the best pairs.
+func refineChoice(t *tables, cards []*Place, links []Link, steps int) bool {
 	if len(cards) > MaxCards {
 		return false
 	}
@@ -53,20 +53,20 @@ func refine(t *tables, cards []*Place, links []Link, steps int) bool {
 	for i, card := range cards {
 		start[i] = card.Chosen.GPUs
 	}
-	f.best = f.worst()
-	if !f.try(start, f.locality(start)) {
+	f.best = f.worstCost()
+	if !f.trySet(start, f.localityOf(start)) {
 		return false // too large even with fixed GPUs
 	}
-	f.exchange()
-	f.put(make([]int, len(cards)))
-	complete := f.visit(0, t.GPUs, 0)
+	f.exchangeGPUs()
+	f.setCounts(make([]int, len(cards)))
+	complete := f.visitSets(0, t.GPUs, 0)
 	f.left = math.MaxInt
 	f.solveFor(f.bestCounts)
 	return complete
 }
 
-// worst returns a cost above all others.
-func (f *search) worst() cost {
+// worstCost returns a cost above all others.
+func (f *search) worstCost() cost {
 	c := cost{termBridges: math.MaxInt64}
 	c.addPairs(topology.UNK, int64(f.Pairs))
 	return c
@@ -75,7 +75,7 @@ func (f *search) worst() cost {
 // solveWithin solves with the fixed counts and deducts the steps used.
 func (f *search) solveWithin() (cost, bool) {
 	f.budget = f.left
-	c, ok := f.solve(f.beyond)
+	c, ok := f.solveLimit(f.beyond)
 	f.left = f.budget
 	return c, ok
 }
@@ -92,9 +92,9 @@ func (f *search) solveFor(counts []int) (cost, bool) {
 	return c, ok
 }
 
-// allows reports whether the best pairs and the most remaining pairs are possible if the group of card i
+// allowsGroup reports whether the best pairs and the most remaining pairs are possible if the group of card i
 // gives the number of GPUs of the current set. This skips many sets at once.
-func (f *search) allows(i int) bool {
+func (f *search) allowsGroup(i int) bool {
 	of := share{group: f.cards[i].Parent}
 	for j := of.group.cardLow; j < of.group.cardHigh; j++ {
 		of.gpus += f.counts[j]
@@ -110,8 +110,8 @@ func (f *search) allows(i int) bool {
 	return allowed
 }
 
-// try accepts a set if it is better than the current best.
-func (f *search) try(counts []int, locality int64) bool {
+// trySet accepts a set if it is better than the current best.
+func (f *search) trySet(counts []int, locality int64) bool {
 	c, ok := f.solveFor(counts)
 	if !ok {
 		return false
@@ -131,21 +131,21 @@ func (f *search) try(counts []int, locality int64) bool {
 	return true
 }
 
-// exchange swaps a GPU of the best set for another GPU as long as that improves the set.
-func (f *search) exchange() {
+// exchangeGPUs swaps a GPU of the best set for another GPU as long as that improves the set.
+func (f *search) exchangeGPUs() {
 	for better := true; better; {
 		better = false
-		f.put(f.bestCounts)
+		f.setCounts(f.bestCounts)
 		for out := 0; out < len(f.cards) && !better; out++ {
 			for in := 0; in < len(f.cards) && !better && f.left > 0; in++ {
-				better = f.swap(out, in)
+				better = f.swapCards(out, in)
 			}
 		}
 	}
 }
 
-// swap tries the current set with one GPU moved from card out to card in.
-func (f *search) swap(out, in int) bool {
+// swapCards tries the current set with one GPU moved from card out to card in.
+func (f *search) swapCards(out, in int) bool {
 	f.left--
 	locality := f.best[termLocality] - f.reach[out] + f.reach[in] - f.near[out*len(f.cards)+in]
 	if out == in || f.counts[out] == f.cards[out].GPUs.Held || f.counts[in] == f.cards[in].GPUs.Most ||
@@ -154,34 +154,34 @@ func (f *search) swap(out, in int) bool {
 	}
 	f.counts[out]--
 	f.counts[in]++
-	better := f.allows(out) && f.allows(in) && f.try(f.counts, locality)
+	better := f.allowsGroup(out) && f.allowsGroup(in) && f.trySet(f.counts, locality)
 	f.counts[out]++
 	f.counts[in]--
 	return better
 }
 
-// visit tries all sets that add the cards from i on to the current set, except sets that cannot be better
+// visitSets tries all sets that add the cards from i on to the current set, except sets that cannot be better
 // than the best. It reports whether it finished within the step limit.
-func (f *search) visit(i, missing int, locality int64) bool {
+func (f *search) visitSets(i, missing int, locality int64) bool {
 	f.left -= 1 + len(f.cards)/4
 	if f.left < 0 {
 		return false
 	}
-	if i > 0 && (i == len(f.cards) || f.cards[i].Parent != f.cards[i-1].Parent) && !f.allows(i-1) {
+	if i > 0 && (i == len(f.cards) || f.cards[i].Parent != f.cards[i-1].Parent) && !f.allowsGroup(i-1) {
 		return f.left >= 0
 	}
 	if i == len(f.cards) {
-		f.try(f.counts, locality)
+		f.trySet(f.counts, locality)
 		return f.left >= 0
 	}
-	if f.bound(i, missing, locality) > f.best[termLocality] {
+	if f.lowerBound(i, missing, locality) > f.best[termLocality] {
 		return true
 	}
 	card, rest := f.cards[i].GPUs, f.rest[i+1]
 	for n := min(missing-rest.Held, card.Most); n >= max(card.Held, missing-rest.Most); n-- {
-		f.take(i, n)
-		done := f.visit(i+1, missing-n, locality+int64(n)*f.reach[i])
-		f.take(i, -n)
+		f.takeGPUs(i, n)
+		done := f.visitSets(i+1, missing-n, locality+int64(n)*f.reach[i])
+		f.takeGPUs(i, -n)
 		if !done {
 			return false
 		}
@@ -221,11 +221,11 @@ func newCardSet(cards []*Place, links []Link) cardSet {
 	}
 	for a := range cards {
 		for b := range a {
-			c.near[a*n+b] = meeting(cards[a], cards[b]).distance(noLink)
+			c.near[a*n+b] = lowestAbove(cards[a], cards[b]).distanceBy(noLink)
 		}
 	}
 	for _, l := range links {
-		c.near[l.b*n+l.a] = meeting(cards[l.a], cards[l.b]).distance(l.link)
+		c.near[l.b*n+l.a] = lowestAbove(cards[l.a], cards[l.b]).distanceBy(l.link)
 	}
 	for a := n - 1; a >= 0; a-- {
 		c.rest[a] = c.rest[a+1]
@@ -241,8 +241,8 @@ func newCardSet(cards []*Place, links []Link) cardSet {
 	return c
 }
 
-// meeting returns the lowest place above both cards.
-func meeting(a, b *Place) *Place {
+// lowestAbove returns the lowest place above both cards.
+func lowestAbove(a, b *Place) *Place {
 	n := a.Parent
 	for b.cardLow < n.cardLow || b.cardLow >= n.cardHigh {
 		n = n.Parent
@@ -250,17 +250,17 @@ func meeting(a, b *Place) *Place {
 	return n
 }
 
-// put makes counts the current set.
-func (c *cardSet) put(counts []int) {
+// setCounts makes counts the current set.
+func (c *cardSet) setCounts(counts []int) {
 	clear(c.counts)
 	clear(c.reach)
 	for i, n := range counts {
-		c.take(i, n)
+		c.takeGPUs(i, n)
 	}
 }
 
-// take adds n GPUs of card i to the current set; a negative n removes them.
-func (c *cardSet) take(i, n int) {
+// takeGPUs adds n GPUs of card i to the current set; a negative n removes them.
+func (c *cardSet) takeGPUs(i, n int) {
 	c.counts[i] += n
 	near := c.near[i*len(c.counts):][:len(c.counts)]
 	for j := range c.reach {
@@ -268,9 +268,9 @@ func (c *cardSet) take(i, n int) {
 	}
 }
 
-// locality makes counts the current set and returns the sum of the distances of its GPUs.
-func (c *cardSet) locality(counts []int) int64 {
-	c.put(counts)
+// localityOf makes counts the current set and returns the sum of the distances of its GPUs.
+func (c *cardSet) localityOf(counts []int) int64 {
+	c.setCounts(counts)
 	sum := int64(0)
 	for i, n := range counts {
 		sum += int64(n) * c.reach[i]
@@ -278,10 +278,10 @@ func (c *cardSet) locality(counts []int) int64 {
 	return sum / 2 // the sum contains each pair twice
 }
 
-// bound returns a lower bound for the locality of a set whose missing GPUs come from the cards from i on. The
-// distance of a missing GPU to the current set is at least that of the nearest of these cards; the distance
-// of two missing GPUs is at least the smallest distance of any two GPUs.
-func (c *cardSet) bound(i, missing int, locality int64) int64 {
+// lowerBound returns a lower bound for the locality of a set whose missing GPUs come from the cards from i
+// on. The distance of a missing GPU to the current set is at least that of the nearest of these cards; the
+// distance of two missing GPUs is at least the smallest distance of any two GPUs.
+func (c *cardSet) lowerBound(i, missing int, locality int64) int64 {
 	if missing == 0 {
 		return locality
 	}

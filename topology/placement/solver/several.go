@@ -48,16 +48,16 @@ type Resource struct {
 func newMixing(gpus, vfs []Resource) (m mixing, ok bool) {
 	m.gpus, m.vfs = len(gpus) > 0, len(vfs) > 0
 	used := 0
-	m.vfFields = m.lay(vfs, &used)
+	m.vfFields = m.layFields(vfs, &used)
 	m.vfMask = 1<<min(used, mixBits) - 1
-	m.gpuFields = m.lay(gpus, &used)
+	m.gpuFields = m.layFields(gpus, &used)
 	return m, used <= mixBits
 }
 
-func (m *mixing) any() bool { return m.gpus || m.vfs }
+func (m *mixing) isAny() bool { return m.gpus || m.vfs }
 
-// lay assigns the fields of a kind, the first resource in the highest bits.
-func (m *mixing) lay(of []Resource, used *int) []field {
+// layFields assigns the fields of a kind, the first resource in the highest bits.
+func (m *mixing) layFields(of []Resource, used *int) []field {
 	fields := make([]field, len(of))
 	for i, r := range slices.Backward(of) {
 		width := bits.Len(uint(r.Wanted))
@@ -73,14 +73,14 @@ func (m *mixing) lay(of []Resource, used *int) []field {
 	return fields
 }
 
-// fits reports whether no resource exceeds the requested number.
-func (m *mixing) fits(x mix) bool { return (x+m.slack)&m.guards == 0 }
+// isWithin reports whether no resource exceeds the requested number.
+func (m *mixing) isWithin(x mix) bool { return (x+m.slack)&m.guards == 0 }
 
-// reaches reports whether x has at least floor devices of each resource.
-func (m *mixing) reaches(x, floor mix) bool { return ((x|m.guards)-floor)&m.guards == m.guards }
+// hasFloor reports whether x has at least floor devices of each resource.
+func (m *mixing) hasFloor(x, floor mix) bool { return ((x|m.guards)-floor)&m.guards == m.guards }
 
-// taken returns the number of devices of a resource in a mix.
-func (f field) taken(x mix) int {
+// takenOf returns the number of devices of a resource in a mix.
+func (f field) takenOf(x mix) int {
 	return int(x >> f.shift & (1<<bits.Len(uint(f.wanted)) - 1))
 }
 
@@ -111,49 +111,49 @@ type offering struct {
 // suffice.
 func offerAll(root *Place, m *mixing, steps int) bool {
 	o := offering{m, steps}
-	o.below(root)
+	o.listBelow(root)
 	return o.budget >= 0
 }
 
 // supply is the supply of a resource in a part of the tree.
 type supply struct{ held, most int }
 
-// below lists the possible devices of every card and group below a place, and the minimum of each place.
+// listBelow lists the possible devices of every card and group below a place, and the minimum of each place.
 // It returns the supply of the place by resource, GPUs before VFs.
-func (o *offering) below(n *Place) []supply {
+func (o *offering) listBelow(n *Place) []supply {
 	n.mixed = new(mixed)
 	has := make([]supply, len(o.gpuFields)+len(o.vfFields))
 	for _, child := range n.Children {
-		for i, of := range o.below(child) {
+		for i, of := range o.listBelow(child) {
 			has[i].held += of.held
 			has[i].most += of.most
 		}
-		n.floors = append(n.floors, o.floor(has))
+		n.floors = append(n.floors, o.floorOf(has))
 	}
 	switch {
 	case n.Kind == Card && o.gpus:
-		add(has, n.Pools)
-		n.offers = o.reaching(o.of(n.Pools, o.gpuFields), o.floor(has))
+		addSupply(has, n.Pools)
+		n.offers = o.keepReaching(o.listWays(n.Pools, o.gpuFields), o.floorOf(has))
 	case n.Kind == Group && o.vfs:
 		for _, f := range n.PFs {
-			add(has[len(o.gpuFields):], f.Pools)
+			addSupply(has[len(o.gpuFields):], f.Pools)
 		}
-		o.stage(n)
-		n.offers = o.reaching(n.offers, o.floor(has)&o.vfMask)
+		o.stagePFs(n)
+		n.offers = o.keepReaching(n.offers, o.floorOf(has)&o.vfMask)
 	}
 	return has
 }
 
-func add(has []supply, pools []Pool) {
+func addSupply(has []supply, pools []Pool) {
 	for _, l := range pools {
 		has[l.Resource].held += l.Held
 		has[l.Resource].most += l.Most
 	}
 }
 
-// floor returns the minimum of each resource that has to come from a part of the tree: the held devices, and
-// the devices that the rest of the tree lacks.
-func (m *mixing) floor(has []supply) mix {
+// floorOf returns the minimum of each resource that has to come from a part of the tree: the held devices,
+// and the devices that the rest of the tree lacks.
+func (m *mixing) floorOf(has []supply) mix {
 	sum := mix(0)
 	for i, f := range slices.Concat(m.gpuFields, m.vfFields) {
 		sum += mix(max(has[i].held, f.wanted-(f.most-has[i].most))) << f.shift
@@ -161,13 +161,13 @@ func (m *mixing) floor(has []supply) mix {
 	return sum
 }
 
-// reaching keeps the offers that have at least floor devices of each resource.
-func (m *mixing) reaching(offers []offer, floor mix) []offer {
-	return slices.DeleteFunc(slices.Clone(offers), func(o offer) bool { return !m.reaches(o.mix, floor) })
+// keepReaching keeps the offers that have at least floor devices of each resource.
+func (m *mixing) keepReaching(offers []offer, floor mix) []offer {
+	return slices.DeleteFunc(slices.Clone(offers), func(o offer) bool { return !m.hasFloor(o.mix, floor) })
 }
 
-// of lists all ways to take devices from pools. It returns nil if their number exceeds the step limit.
-func (o *offering) of(pools []Pool, fields []field) []offer {
+// listWays lists all ways to take devices from pools. It returns nil if their number exceeds the step limit.
+func (o *offering) listWays(pools []Pool, fields []field) []offer {
 	offers := []offer{{}}
 	for _, l := range pools {
 		f := fields[l.Resource]
@@ -195,10 +195,10 @@ func sortOffers(offers []offer) {
 	})
 }
 
-// stage finds for one PF of a group after another the cheapest way to give each mix of VFs; for all but the
-// last PF of a NIC, to give each mix and number of the NIC's VFs. Of ways with the same cost it takes fewer
-// VFs from the later PF.
-func (o *offering) stage(n *Place) {
+// stagePFs finds for one PF of a group after another the cheapest way to give each mix of VFs; for all but
+// the last PF of a NIC, to give each mix and number of the NIC's VFs. Of ways with the same cost it takes
+// fewer VFs from the later PF.
+func (o *offering) stagePFs(n *Place) {
 	n.offers = []offer{{}}
 	type key struct {
 		mix   mix
@@ -206,7 +206,7 @@ func (o *offering) stage(n *Place) {
 	}
 	for k, f := range n.PFs {
 		isLast := k+1 == len(n.PFs) || n.PFs[k+1].NIC != f.NIC
-		gives := o.of(f.Pools, o.vfFields)
+		gives := o.listWays(f.Pools, o.vfFields)
 		o.budget -= stepsPerMixed * len(gives) * len(n.offers)
 		if o.budget < 0 {
 			return
@@ -222,11 +222,12 @@ func (o *offering) stage(n *Place) {
 					last:   last.mix,
 					before: i,
 				}
-				if !o.fits(way.mix) {
+				if !o.isWithin(way.mix) {
 					continue
 				}
-				way.cost.degraded += int64(last.count) * number(f.Degraded)
-				way.cost.shared += pairs(last.count)<<sharedShift + pairs(before.ofNIC+last.count) - pairs(before.ofNIC)
+				way.cost.degraded += int64(last.count) * asNumber(f.Degraded)
+				way.cost.shared += pairsAmong(last.count)<<sharedShift +
+					pairsAmong(before.ofNIC+last.count) - pairsAmong(before.ofNIC)
 				way.cost.load += int64(last.count * f.Load)
 				if !isLast {
 					way.ofNIC = before.ofNIC + last.count
@@ -245,8 +246,8 @@ func (o *offering) stage(n *Place) {
 	}
 }
 
-// pairs returns the number of pairs of n VFs.
-func pairs(n int) int64 { return int64(n) * int64(n-1) / 2 }
+// pairsAmong returns the number of pairs of n VFs.
+func pairsAmong(n int) int64 { return int64(n) * int64(n-1) / 2 }
 
 // PlanFill decides from which PF the next VF of a group comes, for a number of VFs beyond the held ones: from
 // a PF that is not degraded, then from the PF with the fewest taken VFs, then from the NIC with the fewest,
@@ -259,7 +260,7 @@ func (n *Place) PlanFill(further int) {
 	}
 	for _, f := range n.PFs {
 		for f.Taken = 0; f.Taken < f.Held; {
-			c.take(f)
+			c.addVF(f)
 		}
 	}
 	n.fill, n.fillCosts = make([]int, further), make([]fillCost, further+1)
@@ -267,32 +268,32 @@ func (n *Place) PlanFill(further int) {
 	for k := range further {
 		best := -1
 		for i, f := range n.PFs {
-			if f.Taken < f.Most && (best < 0 || f.before(n.PFs[best])) {
+			if f.Taken < f.Most && (best < 0 || f.isCheaper(n.PFs[best])) {
 				best = i
 			}
 		}
-		c.take(n.PFs[best])
+		c.addVF(n.PFs[best])
 		n.fill[k], n.fillCosts[k+1] = best, c
 	}
 }
 
-// take adds the cost of the next VF of a PF.
-func (c *fillCost) take(f *PF) {
-	c.degraded += number(f.Degraded)
+// addVF adds the cost of the next VF of a PF.
+func (c *fillCost) addVF(f *PF) {
+	c.degraded += asNumber(f.Degraded)
 	c.shared += int64(f.Taken)<<sharedShift + int64(f.NIC.taken)
 	c.load += int64(f.Load)
 	f.Taken++
 	f.NIC.taken++
 }
 
-// before reports whether the next VF of f is cheaper than the next VF of g.
-func (f *PF) before(g *PF) bool {
-	return cmp.Or(cmp.Compare(number(f.Degraded), number(g.Degraded)), cmp.Compare(f.Taken, g.Taken),
+// isCheaper reports whether the next VF of f is cheaper than the next VF of g.
+func (f *PF) isCheaper(g *PF) bool {
+	return cmp.Or(cmp.Compare(asNumber(f.Degraded), asNumber(g.Degraded)), cmp.Compare(f.Taken, g.Taken),
 		cmp.Compare(f.NIC.taken, g.NIC.taken), cmp.Compare(f.Load, g.Load)) < 0
 }
 
-// number returns 1 for true.
-func number(is bool) int64 {
+// asNumber returns 1 for true.
+func asNumber(is bool) int64 {
 	if is {
 		return 1
 	}
@@ -336,7 +337,7 @@ func (n *Place) takeVFs() {
 // takeGPUs counts the marked GPUs of the pools of a card.
 func (m *mixing) takeGPUs(card *Place) {
 	for i := range card.Pools {
-		card.Pools[i].Taken = m.gpuFields[card.Pools[i].Resource].taken(card.Chosen.mix)
+		card.Pools[i].Taken = m.gpuFields[card.Pools[i].Resource].takenOf(card.Chosen.mix)
 	}
 }
 
@@ -351,7 +352,7 @@ func (m *mixing) takeVFs(group *Place) {
 		f.Taken = 0
 		for k := range f.Pools {
 			l := &f.Pools[k]
-			l.Taken = m.vfFields[l.Resource].taken(o.last)
+			l.Taken = m.vfFields[l.Resource].takenOf(o.last)
 			f.Taken += l.Taken
 		}
 		if i > 0 {

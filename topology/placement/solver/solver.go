@@ -76,94 +76,94 @@ func (s *Solver) Solve(gpus, vfs []Resource, links []Link) (optimal, ok bool) {
 			return false, false
 		}
 	}
-	irregular := measure(s.root, s.cards, links)
-	optimal, ok = s.run()
+	irregular := measureLinks(s.root, s.cards, links)
+	optimal, ok = s.findChoice()
 	if !ok {
 		return false, false
 	}
 	if irregular != nil {
-		optimal = refine(&s.tables, s.cards, irregular, min(s.most, MaxSteps/2)) && optimal
+		optimal = refineChoice(&s.tables, s.cards, irregular, min(s.most, MaxSteps/2)) && optimal
 	}
 	s.mixing.countTaken(s.root)
 	return optimal, true
 }
 
-// run finds a choice and marks it in the places. It reports whether the choice is proven optimal, and whether
-// a choice exists: always, unless several resources of one kind exceed the step limit.
-func (s *Solver) run() (optimal, ok bool) {
-	found := s.deepen()
+// findChoice finds a choice and marks it in the places. It reports whether the choice is proven optimal, and
+// whether a choice exists: always, unless several resources of one kind exceed the step limit.
+func (s *Solver) findChoice() (optimal, ok bool) {
+	found := s.deepenLimit()
 	further := s.most / 4 // for a second attempt, and for the search after it
-	if found || s.mixing.any() {
+	if found || s.mixing.isAny() {
 		s.most = max(s.budget, further)
 		return found, found
 	}
 	s.most = further
 	s.loose = true
-	found = s.deepen()
+	found = s.deepenLimit()
 	s.loose = false
 	if !found {
-		s.root.spread(&s.Shares, s.GPUs, s.VFs)
+		s.root.spreadDevices(&s.Shares, s.GPUs, s.VFs)
 	}
-	s.root.pin(true)
+	s.root.pinCounts(true)
 	s.budget = math.MaxInt
-	s.solve(s.Pairs)
-	s.root.pin(false)
+	s.solveLimit(s.Pairs)
+	s.root.pinCounts(false)
 	return false, true
 }
 
-// deepen solves with an increasing limit on the pairs beyond PIX, beginning with the minimum: a tight limit
-// leaves few combinations, and a choice found under a limit is optimal, because every better choice is within
-// the same limit.
-func (s *Solver) deepen() bool {
+// deepenLimit solves with an increasing limit on the pairs beyond PIX, beginning with the minimum: a tight
+// limit leaves few combinations, and a choice found under a limit is optimal, because every better choice is
+// within the same limit.
+func (s *Solver) deepenLimit() bool {
 	s.budget = s.most
 	s.root.boundPIX(&s.Shares)
 	fewest := max(s.Pairs-s.root.mostPIX, 0)
 	for further := 0; ; further = 2*further + 1 {
 		limit := min(fewest+further, s.Pairs)
-		if _, ok := s.solve(limit); ok || s.budget < 0 || limit == s.Pairs {
+		if _, ok := s.solveLimit(limit); ok || s.budget < 0 || limit == s.Pairs {
 			return ok
 		}
 	}
 }
 
-// solve finds the best choice with at most limit pairs beyond PIX and marks it in the places. It reports
+// solveLimit finds the best choice with at most limit pairs beyond PIX and marks it in the places. It reports
 // whether such a choice exists and was found within the budget.
-func (t *tables) solve(limit int) (cost, bool) {
+func (t *tables) solveLimit(limit int) (cost, bool) {
 	t.limit, t.entries = limit, t.entries[:0]
-	all := t.table(t.root)
+	all := t.buildTable(t.root)
 	if t.budget < 0 {
 		return cost{}, false
 	}
 	for i := all.from; i < all.to; i++ {
 		e := &t.entries[i]
 		if e.GPUs == t.GPUs && e.VFs == t.VFs && e.mix == t.mixing.wanted && (t.loose || e.Extras == t.extras) {
-			t.choose(t.root, i)
+			t.traceBack(t.root, i)
 			return e.cost, true
 		}
 	}
 	return cost{}, false
 }
 
-// choose traces an entry of a place back to the entries that it consists of.
-func (t *tables) choose(n *Place, i int32) {
+// traceBack traces an entry of a place back to the entries that it consists of.
+func (t *tables) traceBack(n *Place, i int32) {
 	n.Chosen = t.entries[i].counts
 	if n.Kind == Group { // the table of a group is based on the table of its cards
 		i = t.entries[i].before
 	}
 	for k := len(n.Children) - 1; k > 0; k-- {
-		t.choose(n.Children[k], t.entries[i].last)
+		t.traceBack(n.Children[k], t.entries[i].last)
 		i = t.entries[i].before
 	}
 	if len(n.Children) > 0 {
-		t.choose(n.Children[0], i)
+		t.traceBack(n.Children[0], i)
 	}
 }
 
 // stepsPerPlace is the fixed cost of a place, in steps.
 const stepsPerPlace = 8
 
-// table builds the table of a place.
-func (t *tables) table(n *Place) span {
+// buildTable builds the table of a place.
+func (t *tables) buildTable(n *Place) span {
 	t.budget -= stepsPerPlace
 	if n.Kind == Card {
 		return t.cardTable(n)
@@ -171,16 +171,16 @@ func (t *tables) table(n *Place) span {
 	var made span
 	var part Content // of the children merged until now
 	for i, child := range n.Children {
-		last := t.table(child)
+		last := t.buildTable(child)
 		part.Add(child.Content)
 		if i == 0 {
 			made = last
 		} else {
 			m := merge{tables: t, place: n, part: part, before: made, last: last}
-			if t.mixing.any() {
+			if t.mixing.isAny() {
 				m.floor = n.floors[i]
 			}
-			made = m.table()
+			made = m.combineAll()
 		}
 	}
 	switch n.Kind {
@@ -192,8 +192,8 @@ func (t *tables) table(n *Place) span {
 	return made
 }
 
-// pin restricts the search to the marked counts, or removes the restriction.
-func (n *Place) pin(on bool) {
+// pinCounts restricts the search to the marked counts, or removes the restriction.
+func (n *Place) pinCounts(on bool) {
 	n.fixedGPUs, n.fixedVFs = anyNumber, anyNumber
 	if on && n.Kind == Card {
 		n.fixedGPUs = n.Chosen.GPUs
@@ -201,13 +201,13 @@ func (n *Place) pin(on bool) {
 		n.fixedVFs = n.Chosen.VFs
 	}
 	for _, child := range n.Children {
-		child.pin(on)
+		child.pinCounts(on)
 	}
 }
 
-// spread marks a choice without search: it fills one child after another with GPUs and VFs that form PIX
-// pairs, then with the remaining devices. It is used only for machines far larger than existing ones.
-func (n *Place) spread(s *Shares, gpus, vfs int) {
+// spreadDevices marks a choice without search: it fills one child after another with GPUs and VFs that form
+// PIX pairs, then with the remaining devices. It is used only for machines far larger than existing ones.
+func (n *Place) spreadDevices(s *Shares, gpus, vfs int) {
 	n.Chosen = counts{GPUs: gpus, VFs: vfs}
 	for _, child := range n.Children {
 		child.Chosen = counts{GPUs: child.GPUs.Held, VFs: child.VFs.Held}
@@ -231,6 +231,6 @@ func (n *Place) spread(s *Shares, gpus, vfs int) {
 		}
 	}
 	for _, child := range n.Children {
-		child.spread(s, child.Chosen.GPUs, child.Chosen.VFs)
+		child.spreadDevices(s, child.Chosen.GPUs, child.Chosen.VFs)
 	}
 }

@@ -28,23 +28,23 @@ type tables struct {
 	room    []int32 // scratch space for its slots
 }
 
-// add adds an entry to the table under construction.
-func (t *tables) add(e entry) { t.making = append(t.making, e) }
+// addEntry adds an entry to the table under construction.
+func (t *tables) addEntry(e entry) { t.making = append(t.making, e) }
 
 // stepsPerEntry is the cost of keeping an entry, in steps.
 const stepsPerEntry = 8
 
-// made sorts the added entries into a table.
-func (t *tables) made() span {
+// endSorted sorts the added entries into a table.
+func (t *tables) endSorted() span {
 	slices.SortFunc(t.making, func(a, b entry) int { return a.counts.compare(&b.counts) })
-	made := t.begin()
+	made := t.beginTable()
 	t.entries = append(t.entries, t.making...)
-	return t.end(made)
+	return t.endTable(made)
 }
 
-func (t *tables) begin() span { return span{from: int32(len(t.entries))} }
+func (t *tables) beginTable() span { return span{from: int32(len(t.entries))} }
 
-func (t *tables) end(made span) span {
+func (t *tables) endTable(made span) span {
 	made.to = int32(len(t.entries))
 	t.budget -= stepsPerEntry * len(t.making)
 	t.making = t.making[:0]
@@ -77,14 +77,14 @@ func (t span) withGPUs(entries []entry, low, high int) span {
 
 // cardTable returns the table of a card: the numbers of GPUs that it can give.
 func (t *tables) cardTable(n *Place) span {
-	low, high := fewest(t.GPUs, n.GPUs, t.root.GPUs), min(n.GPUs.Most, t.GPUs)
+	low, high := fewestFrom(t.GPUs, n.GPUs, t.root.GPUs), min(n.GPUs.Most, t.GPUs)
 	if n.fixedGPUs != anyNumber {
 		low, high = n.fixedGPUs, n.fixedGPUs
 	}
 	give := func(c counts) {
-		t.add(entry{counts: c, cost: cost{
-			termDegraded: int64(c.GPUs) * number(n.Degraded),
-			termCards:    breaking(n.GPUs.Free(), c.GPUs-n.GPUs.Held),
+		t.addEntry(entry{counts: c, cost: cost{
+			termDegraded: int64(c.GPUs) * asNumber(n.Degraded),
+			termCards:    breakingCost(n.GPUs.Free(), c.GPUs-n.GPUs.Held),
 		}})
 	}
 	if t.mixing.gpus {
@@ -93,19 +93,19 @@ func (t *tables) cardTable(n *Place) span {
 				give(counts{GPUs: o.count, mix: o.mix})
 			}
 		}
-		return t.made()
+		return t.endSorted()
 	}
 	for g := low; g <= high; g++ {
 		give(counts{GPUs: g})
 	}
-	return t.made()
+	return t.endSorted()
 }
 
 // groupTable adds the VFs of a group to the table of its cards.
 func (t *tables) groupTable(n *Place, cards span) span {
 	if len(n.Children) == 0 {
-		t.add(entry{})
-		cards = t.made()
+		t.addEntry(entry{})
+		cards = t.endSorted()
 	}
 	for i := cards.from; i < cards.to; i++ {
 		if n.fixedGPUs != anyNumber && n.fixedGPUs != t.entries[i].GPUs {
@@ -124,7 +124,7 @@ func (t *tables) groupTable(n *Place, cards span) span {
 			t.groupEntries(n, i, offer{count: v, cost: n.fillCosts[v-n.VFs.Held]})
 		}
 	}
-	return t.made()
+	return t.endSorted()
 }
 
 // groupEntries adds the entries for the GPUs of entry i and the given VFs, with every possible number of
@@ -134,10 +134,10 @@ func (t *tables) groupEntries(n *Place, i int32, given offer) {
 	low, high := t.extrasRange(gpus, vfs)
 	for x := low; x <= high; x++ {
 		t.budget--
-		ofGPUs, ofVFs := t.units(gpus, vfs, x)
+		ofGPUs, ofVFs := t.unitsOf(gpus, vfs, x)
 		c := t.entries[i].cost
-		n.meet(&c, int64(min(ofGPUs, ofVFs)))
-		if !t.within(&n.Content, c.beyondPIX(), ofGPUs, ofVFs) {
+		n.addMeeting(&c, int64(min(ofGPUs, ofVFs)))
+		if !t.isWithin(&n.Content, c.beyondPIX(), ofGPUs, ofVFs) {
 			continue
 		}
 		c[termBridges] += int64((ofGPUs + ofVFs) * n.Depth)
@@ -145,16 +145,16 @@ func (t *tables) groupEntries(n *Place, i int32, given offer) {
 		c[termDegraded] += given.cost.degraded
 		c[termShared] += given.cost.shared
 		c[termLoad] += given.cost.load
-		c[termCrowded] -= breaking(n.VFs.Free(), v)
-		c[termStranded] += lost(n.GPUs.Free(), n.VFs.Free(), g, v)
+		c[termCrowded] -= breakingCost(n.VFs.Free(), v)
+		c[termStranded] += lostPairs(n.GPUs.Free(), n.VFs.Free(), g, v)
 		c[termLater] += n.lostLater(g, v)
-		c[termSwitches] += breaking(n.GPUs.Free(), g)
-		t.add(entry{counts: counts{gpus, vfs, x, t.entries[i].mix + given.mix}, cost: c, before: i})
+		c[termSwitches] += breakingCost(n.GPUs.Free(), g)
+		t.addEntry(entry{counts: counts{gpus, vfs, x, t.entries[i].mix + given.mix}, cost: c, before: i})
 	}
 }
 
-// lost returns the decrease of possible pairs of GPUs and VFs when some are taken.
-func lost(gpus, vfs, takenGPUs, takenVFs int) int64 {
+// lostPairs returns the decrease of possible pairs of GPUs and VFs when some are taken.
+func lostPairs(gpus, vfs, takenGPUs, takenVFs int) int64 {
 	return int64(min(gpus, vfs) - min(gpus-takenGPUs, vfs-takenVFs))
 }
 
@@ -162,14 +162,15 @@ func lost(gpus, vfs, takenGPUs, takenVFs int) int64 {
 // GPUs and free VFs with a partner, free or taken, and pairs of all devices that other containers will
 // release.
 func (n *Place) lostLater(gpus, vfs int) int64 {
-	return lost(n.GPUs.Free(), n.VFs.all(), gpus, 0) + lost(n.GPUs.all(), n.VFs.Free(), 0, vfs) +
-		lost(n.GPUs.all()-n.GPUs.Held, n.VFs.all()-n.VFs.Held, gpus, vfs)
+	return lostPairs(n.GPUs.Free(), n.VFs.allDevices(), gpus, 0) +
+		lostPairs(n.GPUs.allDevices(), n.VFs.Free(), 0, vfs) +
+		lostPairs(n.GPUs.allDevices()-n.GPUs.Held, n.VFs.allDevices()-n.VFs.Held, gpus, vfs)
 }
 
 // breakNode adds the cost of breaking a NUMA node to the entries of its table.
 func breakNode(n *Place, entries []entry) {
 	for i := range entries {
-		entries[i].cost[termNodes] += breaking(n.GPUs.Free(), entries[i].GPUs-n.GPUs.Held)
+		entries[i].cost[termNodes] += breakingCost(n.GPUs.Free(), entries[i].GPUs-n.GPUs.Held)
 	}
 }
 
@@ -193,15 +194,15 @@ type merge struct {
 
 const noEntry = -1
 
-// table combines all entries that can be part of a choice.
-func (m *merge) table() span {
+// combineAll combines all entries that can be part of a choice.
+func (m *merge) combineAll() span {
 	steps := 1
-	if m.mixing.any() {
+	if m.mixing.isAny() {
 		steps, m.mixed = stepsPerMixed, map[counts]*int32{}
 	} else {
-		m.open()
+		m.openSlots()
 	}
-	lowGPUs, lowVFs := fewest(m.GPUs, m.part.GPUs, m.root.GPUs), fewest(m.VFs, m.part.VFs, m.root.VFs)
+	lowGPUs, lowVFs := fewestFrom(m.GPUs, m.part.GPUs, m.root.GPUs), fewestFrom(m.VFs, m.part.VFs, m.root.VFs)
 	if m.place.Kind == Group {
 		lowVFs = 0 // VFs are added after the cards have been merged
 	}
@@ -214,30 +215,30 @@ func (m *merge) table() span {
 		}
 		for i := t.from; i < t.to; i++ {
 			if v := m.entries[i].VFs + vfs; lowVFs <= v && v <= m.VFs {
-				m.combine(i, j)
+				m.combineEntries(i, j)
 			}
 		}
 	}
 	if m.mixed != nil {
-		return m.made()
+		return m.endSorted()
 	}
-	t := m.begin()
+	t := m.beginTable()
 	for _, i := range m.slots { // in ascending order
 		if i != noEntry {
 			m.entries = append(m.entries, m.making[i])
 		}
 	}
-	return m.end(t)
+	return m.endTable(t)
 }
 
-// open creates empty slots for the combined table. The slot of a number of VFs is relative to the fewest VFs
-// that the number of GPUs can have under the limit, so a tight limit needs few slots.
-func (m *merge) open() {
-	a, b := m.bounds(m.before), m.bounds(m.last)
+// openSlots creates empty slots for the combined table. The slot of a number of VFs is relative to the fewest
+// VFs that the number of GPUs can have under the limit, so a tight limit needs few slots.
+func (m *merge) openSlots() {
+	a, b := m.boundsOf(m.before), m.boundsOf(m.last)
 	m.lowGPUs, m.lowVFs, m.extra = a.lowGPUs+b.lowGPUs, a.lowVFs+b.lowVFs, 1
 	m.width = min(a.highVFs+b.highVFs, m.VFs) - m.lowVFs + 1
 	if m.Pairs > 0 {
-		ofGPUs, ofVFs := m.slack()
+		ofGPUs, ofVFs := m.extraSlack()
 		m.width = min(m.width, (2*m.limit+ofGPUs+ofVFs)/m.PerVF+2)
 	}
 	if !m.loose {
@@ -261,7 +262,7 @@ const slotsPerStep = 4
 // bounds are the minimum and maximum counts of a table's entries.
 type bounds struct{ lowGPUs, highGPUs, lowVFs, highVFs int }
 
-func (t *tables) bounds(of span) bounds {
+func (t *tables) boundsOf(of span) bounds {
 	if of.from == of.to {
 		return bounds{}
 	}
@@ -273,8 +274,8 @@ func (t *tables) bounds(of span) bounds {
 	return b
 }
 
-// slot returns the location of an entry's index in the table under construction.
-func (m *merge) slot(c counts) *int32 {
+// slotOf returns the location of an entry's index in the table under construction.
+func (m *merge) slotOf(c counts) *int32 {
 	if m.mixed != nil {
 		slot := m.mixed[c]
 		if slot == nil {
@@ -295,13 +296,13 @@ func (m *merge) slot(c counts) *int32 {
 	return &m.slots[i]
 }
 
-// combine keeps the sum of two entries within the limit, unless an entry with the same counts is cheaper. Of
-// equal costs, combine keeps the entry with less from the last child (fewer GPUs, then fewer VFs, then fewer
-// extras), so that the lowest addresses are taken first.
-func (m *merge) combine(i, j int32) {
+// combineEntries keeps the sum of two entries within the limit, unless an entry with the same counts is
+// cheaper. Of equal costs, combineEntries keeps the entry with less from the last child (fewer GPUs, then
+// fewer VFs, then fewer extras), so that the lowest addresses are taken first.
+func (m *merge) combineEntries(i, j int32) {
 	a, b := &m.entries[i], &m.entries[j]
 	t := counts{a.GPUs + b.GPUs, a.VFs + b.VFs, a.Extras + b.Extras, a.mix + b.mix}
-	if m.mixed != nil && !(m.mixing.fits(t.mix) && m.mixing.reaches(t.mix, m.floor)) {
+	if m.mixed != nil && !(m.mixing.isWithin(t.mix) && m.mixing.hasFloor(t.mix, m.floor)) {
 		return
 	}
 	pairs := 0
@@ -309,20 +310,20 @@ func (m *merge) combine(i, j int32) {
 		if !m.loose && (t.Extras > m.extras || t.Extras+m.mostExtras(m.GPUs-t.GPUs, m.VFs-t.VFs) < m.extras) {
 			return
 		}
-		ofGPUs, ofVFs := m.units(t.GPUs, t.VFs, t.Extras)
+		ofGPUs, ofVFs := m.unitsOf(t.GPUs, t.VFs, t.Extras)
 		pairs = min(ofGPUs, ofVFs) - m.pairsOf(&a.counts) - m.pairsOf(&b.counts)
-		if beyond := a.cost.beyondPIX() + b.cost.beyondPIX() + pairs; !m.within(&m.part, beyond, ofGPUs, ofVFs) {
+		if beyond := a.cost.beyondPIX() + b.cost.beyondPIX() + pairs; !m.isWithin(&m.part, beyond, ofGPUs, ofVFs) {
 			return
 		}
 	}
 	var here cost
-	m.place.meet(&here, int64(pairs))
+	m.place.addMeeting(&here, int64(pairs))
 	here[termLocality] = int64(a.GPUs*b.GPUs) * m.place.near
-	slot := m.slot(t)
+	slot := m.slotOf(t)
 	if *slot == noEntry {
 		*slot = int32(len(m.making))
-		m.add(entry{counts: t})
-	} else if than := &m.making[*slot]; !less(&a.cost, &b.cost, &here, &than.cost, j < than.last) {
+		m.addEntry(entry{counts: t})
+	} else if than := &m.making[*slot]; !isLess(&a.cost, &b.cost, &here, &than.cost, j < than.last) {
 		return
 	}
 	e := &m.making[*slot]
@@ -332,8 +333,8 @@ func (m *merge) combine(i, j int32) {
 	}
 }
 
-// less reports whether a + b + here is less than than; it returns otherwise if they are equal.
-func less(a, b, here, than *cost, otherwise bool) bool {
+// isLess reports whether a + b + here is less than than; it returns otherwise if they are equal.
+func isLess(a, b, here, than *cost, otherwise bool) bool {
 	for k := range than {
 		if c := a[k] + b[k] + here[k]; c != than[k] {
 			return c < than[k]
