@@ -61,7 +61,7 @@ func (g *GPUs) Heed(monitor *health.Monitor) {
 	g.health = monitor
 	g.judgeDevices(g.found.Resources) // to be watched
 	monitor.Look()
-	g.judgeAgain()
+	g.judgeAgain(false)
 }
 
 // judgeDevices returns devices with the health of their cards, and has these cards watched, and those of the
@@ -132,42 +132,35 @@ func (g *GPUs) discoverAgain() {
 		g.log.Warn("GPUs not read; using the last known GPUs", "error", err)
 	}
 	if err != nil {
-		g.judgeAgain()
+		g.judgeAgain(false)
 		return
 	}
 	g.found = found
-	found.Resources = g.judgeDevices(found.Resources)
 	g.reportNotes(found.Notes)
-	g.mu.Lock()
-	merged, differences := mergeDevices(g.resources, found)
-	links := g.links
-	g.mu.Unlock()
-	if len(differences) == 0 && !g.behind {
-		return
-	}
-	newest, err := g.backend.Links()
-	g.behind = err != nil
-	if g.unlinked.IsNew(err) {
-		g.log.Warn("links between GPUs not read; using the last known links", "error", err)
-	}
-	if err == nil {
-		links = newest
-	}
-	if g.behind && len(differences) == 0 {
-		return
-	}
-	g.takeDevices(merged, differences, links)
+	g.judgeAgain(true)
 }
 
-// judgeAgain gives the devices of the last discovery the health that their cards have now.
-func (g *GPUs) judgeAgain() {
+// judgeAgain gives the devices of the last discovery the health that their cards have now. After a discovery
+// it reads the links too, if devices have changed or the links were not read since.
+func (g *GPUs) judgeAgain(discovered bool) {
 	found := g.found
 	found.Resources = g.judgeDevices(found.Resources)
 	g.mu.Lock()
 	merged, differences := mergeDevices(g.resources, found)
 	links := g.links
 	g.mu.Unlock()
-	if len(differences) > 0 {
+	wereBehind := g.behind
+	if discovered && (len(differences) > 0 || g.behind) {
+		newest, err := g.backend.Links()
+		g.behind = err != nil
+		if g.unlinked.IsNew(err) {
+			g.log.Warn("links between GPUs not read; using the last known links", "error", err)
+		}
+		if err == nil {
+			links = newest
+		}
+	}
+	if len(differences) > 0 || wereBehind && !g.behind {
 		g.takeDevices(merged, differences, links)
 	}
 }

@@ -150,7 +150,7 @@ func (h Host) addRDMA(g *Grant, d pools.Device) {
 // addVDPA adds the node of a vDPA device for vhost; a device for virtio is a netdev without a node. The key
 // "mount" exists from the first allocation on, in the stock plugin from the second.
 func (h Host) addVDPA(g *Grant, d pools.Device) {
-	found, ok := pools.VDPADevices(h.Sys)[d.Address]
+	found, ok := pools.VDPADevices(h.Sys)[d.Address.String()]
 	if !ok {
 		return
 	}

@@ -324,7 +324,7 @@ func (f Finder) FindReservations() (Reservations, []string, error) {
 		return nil, nil, err
 	}
 	for _, netdev := range routes.Main {
-		for _, id := range findOwners(f.Sys, netdev) {
+		for _, id := range findOwners(f.Sys, netdevLink(netdev)) {
 			found[id] = Reservation{Reason: carriesDefaultRoute}
 		}
 	}
@@ -333,7 +333,7 @@ func (f Finder) FindReservations() (Reservations, []string, error) {
 	}
 	var notes []string
 	for _, netdev := range routes.Other {
-		for _, id := range findOwners(f.Sys, netdev) {
+		for _, id := range findOwners(f.Sys, netdevLink(netdev)) {
 			if _, reserved := found[id]; !reserved {
 				const note = "%s: its netdev %q has a default route, though not the node's in the main routing " +
 					"table: it is offered, if a resource selects it"
@@ -355,7 +355,7 @@ func (f Finder) reserveBelow(found Reservations, netdev, uplink string, seen map
 		if !ok {
 			continue
 		}
-		for _, id := range findOwners(f.Sys, lower) {
+		for _, id := range findOwners(f.Sys, netdevLink(lower)) {
 			if _, reserved := found[id]; !reserved {
 				const why = "its netdev %q is below %q, which has the node's default route"
 				found[id] = Reservation{fmt.Sprintf(why, lower, uplink), true}

@@ -23,7 +23,7 @@ type machine struct {
 	told    map[string]bool   // the metrics exporter's health of devices by ID
 	pfNames map[topology.Address]string
 	indexes map[topology.Address]map[string]int
-	vdpa    map[topology.Address]VDPADevice // nil until somebody asks
+	vdpa    map[string]VDPADevice // by address; nil until somebody asks
 }
 
 // pfName returns the netdev of a PF; in switchdev mode, with several netdevs including the VFs' representors,
@@ -85,7 +85,7 @@ func (m *machine) vdpaType(a topology.Address) string {
 	if m.vdpa == nil {
 		m.vdpa = VDPADevices(m.sys)
 	}
-	return m.vdpa[a].Kind
+	return m.vdpa[a.String()].Kind
 }
 
 // Hidden are the properties that a container's namespaces hide: always netdevs, in exclusive mode RDMA

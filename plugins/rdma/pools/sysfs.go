@@ -46,11 +46,11 @@ func ReadLink(sys fs.FS, file string) string {
 // subfunction is the name of the auxiliary device of a sub-function.
 var subfunction = regexp.MustCompile(`^[^.]+\.sf\.\d+$`)
 
-// findOwners returns the IDs of the devices with a netdev: the last PCI function on the path of the netdev,
-// which may be an indirect parent (virtio, which the stock plugin misses and offers), and the sub-function
-// below the function if any; none for a virtual netdev.
-func findOwners(sys fs.FS, netdev string) (ids []string) {
-	target, err := fs.ReadLink(sys, netdevLink(netdev))
+// findOwners returns the IDs of the devices of a netdev or vDPA device, by its link: the last PCI function on
+// the path, which may be an indirect parent (virtio, which the stock plugin misses and offers), and before it
+// the sub-function below the function if any; none for a virtual device.
+func findOwners(sys fs.FS, link string) (ids []string) {
+	target, err := fs.ReadLink(sys, link)
 	if err != nil {
 		return nil
 	}
@@ -67,21 +67,6 @@ func findOwners(sys fs.FS, netdev string) (ids []string) {
 
 // netdevLink returns the path of the link to a netdev by its name.
 func netdevLink(netdev string) string { return "class/net/" + netdev }
-
-// findParent returns the last PCI function on the path of a link to a device; false if there is none or the
-// link does not exist.
-func findParent(sys fs.FS, link string) (topology.Address, bool) {
-	target, err := fs.ReadLink(sys, link)
-	if err != nil {
-		return topology.Address{}, false
-	}
-	for _, element := range slices.Backward(strings.Split(target, "/")) {
-		if a, err := topology.ParseAddress(element); err == nil {
-			return a, true
-		}
-	}
-	return topology.Address{}, false
-}
 
 // RDMADevices returns the RDMA devices of a function, or of one of its auxiliary devices if aux names one,
 // sorted, without those whose names cannot be passed on. In exclusive mode the RDMA device of a VF in a
@@ -112,14 +97,14 @@ type VDPADevice struct {
 	Node string // of vhost: "/dev/vhost-vdpa-0"
 }
 
-// VDPADevices returns all vDPA devices by function. The stock plugin reads them from netlink; of several
+// VDPADevices returns all vDPA devices by the address of their function. The stock plugin reads them from netlink; of several
 // devices of one function it uses the first.
-func VDPADevices(sys fs.FS) map[topology.Address]VDPADevice {
+func VDPADevices(sys fs.FS) map[string]VDPADevice {
 	const bus = "bus/vdpa/devices"
-	found := map[topology.Address]VDPADevice{}
+	found := map[string]VDPADevice{}
 	for _, name := range topology.Names(sys, bus) {
-		parent, ok := findParent(sys, path.Join(bus, name))
-		if _, taken := found[parent]; !ok || taken {
+		owners := findOwners(sys, path.Join(bus, name))
+		if len(owners) == 0 || found[owners[len(owners)-1]].Name != "" {
 			continue
 		}
 		d := VDPADevice{Name: name}
@@ -133,7 +118,7 @@ func VDPADevices(sys fs.FS) map[topology.Address]VDPADevice {
 		if i := slices.IndexFunc(nodes, func(n string) bool { return strings.HasPrefix(n, "vhost-vdpa") }); i >= 0 {
 			d.Node = "/dev/" + nodes[i]
 		}
-		found[parent] = d
+		found[owners[len(owners)-1]] = d
 	}
 	return found
 }
