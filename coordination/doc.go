@@ -87,9 +87,9 @@
 // The holders of devices are no state: at each question package holders finds the holders in the kubelet's
 // device checkpoint and List, by the living pods and the own Allocates that the kubelet has not written down
 // yet. Those found last count only where the kubelet's records are unknown or lost: a kubelet that starts
-// without its checkpoint lists running pods and offers their devices. A question that the plan foresees needs
-// no search. A starting server continues from coordinator.json,
-// unless the file is of another boot; an Allocate in the file is over if the checkpoint was written since.
+// without its checkpoint lists running pods and offers their devices. A starting server continues from
+// coordinator.json, unless the file is of another boot; an Allocate in the file is over if the checkpoint was
+// written since.
 //
 // An absence has a meaning only in a complete list. A restarted kubelet lists pods one by one: devices that
 // List does not show yet are not free. The list is complete once the kubelet has written the checkpoint

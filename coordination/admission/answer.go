@@ -15,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
@@ -27,16 +26,8 @@ import (
 func (tx *transaction) answer(q *api.PreferRequest, o observation) (ids []string, reason string, err error) {
 	tx.view = o.list()
 	tx.warnHung(o, "judge who asks without the kubelet's checkpoint")
-	var choice *placement.Choice
-	var container asking.Container
-	var known asking.Knowledge
-	if p := o.foreseenPlan(tx.state, q); p != nil {
-		choice, container, known = p.choice, *tx.open.container, secondHalf(tx.open.container)
-	} else {
-		evidence := tx.fold(q, o)
-		container, known = evidence.IdentifyContainer(q)
-		tx.listing = tx.listing.With(o.list())
-	}
+	container, known := tx.fold(q, o).IdentifyContainer(q)
+	tx.listing = tx.listing.With(o.list())
 	if container.ID == 0 {
 		container.ID = tx.nextID()
 	}
@@ -46,15 +37,12 @@ func (tx *transaction) answer(q *api.PreferRequest, o observation) (ids []string
 	builder := requestBuilder{newPrediction(b, &o), q, &container, offer}
 	request, remark := builder.build()
 	known.Remark = remark
-	if choice == nil {
-		chosen, err := placement.Choose(tx.tree, request)
-		if err != nil {
-			return nil, "", fmt.Errorf("choose %d of %s: %w", q.GetSize(), q.GetResource(), err)
-		}
-		chosen.Reason += placement.Named("failed", b.failed())
-		choice = &chosen
+	choice, err := placement.Choose(tx.tree, request)
+	if err != nil {
+		return nil, "", fmt.Errorf("choose %d of %s: %w", q.GetSize(), q.GetResource(), err)
 	}
-	p := tx.makePlan(choice, q, &container, o)
+	choice.Reason += placement.Named("failed", b.failed())
+	p := tx.makePlan(&choice, q, &container, o)
 	kind := tx.resources[q.GetResource()].Kind
 	tx.observe(func(to DecisionObserver) { to.QuestionAnswered(known.Source) })
 	tx.decision = &history.Decision{
@@ -62,7 +50,7 @@ func (tx *transaction) answer(q *api.PreferRequest, o observation) (ids []string
 		HasQuestion: true, Known: known.For(kind),
 		Resource: q.GetResource(), Size: int(q.GetSize()), Available: len(q.GetAvailable()),
 		MustInclude: q.GetMustInclude(),
-		Tree:        tx.tree, Request: request, Choice: *choice, Chosen: p.devices[q.GetResource()],
+		Tree:        tx.tree, Request: request, Choice: choice, Chosen: p.devices[q.GetResource()],
 		Planned: p.others(q.GetResource()),
 	}
 	return p.devices[q.GetResource()], known.For(kind) + "; " + choice.Reason, nil
@@ -73,15 +61,6 @@ func (tx *transaction) warnHung(o observation, consequence string) {
 	if _, err := o.checkpoint.Get(); errors.Is(err, system.ErrHangs) {
 		tx.warn(consequence, "error", err)
 	}
-}
-
-// foreseenPlan returns the plan if kept for exactly this question, which was read without PodResources.
-func (o *observation) foreseenPlan(s *state, q *api.PreferRequest) *plan {
-	read := o.view.IsKnown() || o.answer.IsKnown()
-	if read || o.progress(s) != asking.Open || !s.foresees(q, o.asked) {
-		return nil
-	}
-	return s.open.plan
 }
 
 // fold updates the state from an observation, holders included, and returns the evidence for the asker.
@@ -273,12 +252,4 @@ func (p *plan) clone() *plan {
 	next := *p
 	next.devices, next.promised = maps.Clone(p.devices), maps.Clone(p.promised)
 	return &next
-}
-
-// secondHalf returns the knowledge for the second half of a container, as identified at its first half.
-func secondHalf(c *asking.Container) asking.Knowledge {
-	if c.Asker != nil {
-		return asking.Knowledge{Source: c.Asker.Source, Why: asking.SecondHalf, Asker: c.Asker}
-	}
-	return asking.Knowledge{Source: intent.PodResources, Why: asking.SecondHalf + " of " + c.Name()}
 }

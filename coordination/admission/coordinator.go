@@ -43,9 +43,7 @@
 // container's exclusive CPUs predict the NUMA node of its GPUs (request.go).
 //
 // PodResources List is read only inside GetPreferredAllocation, never during an Allocate of either plugin:
-// List could make the kubelet hand out a device twice (allocate.go). If the checkpoint proves a second
-// half foreseen by the plan, neither List nor a request source is read, and the first choice stands
-// (readForeseen in read.go).
+// List could make the kubelet hand out a device twice (allocate.go).
 //
 // # Refusals
 //

@@ -97,7 +97,7 @@ func (tx *transaction) take(o observation, name string, ids []string, before fat
 		delete(p.devices, name) // fulfilled, or overruled
 	}
 	tx.open = tx.open.of(g.container)
-	tx.open.at, tx.open.foreseen, tx.open.recorded = tx.now(), g.plan != nil, o.recorded()
+	tx.open.at, tx.open.recorded = tx.now(), o.recorded()
 	return g
 }
 

@@ -97,8 +97,6 @@ type openAdmission struct {
 	devices kubelet.Devices // allocated, in the container's order
 	files   []string        // requested pairs files
 	vfs     []pairs.VF      // content of the files
-
-	foreseen bool // the latest call is an Allocate that fulfilled the plan, which proves the container's pods
 }
 
 // allocated returns the container if it has devices; nil otherwise.

@@ -26,46 +26,15 @@ type reader struct {
 	inFlight *openAllocates
 }
 
-// readQuestion reads the input of a decision about a question.
+// readQuestion reads the input of a decision about a question: all sources, request sources in parallel;
+// reading the kubelet's checkpoint takes negligible time. PodResources is read only if safe: not while
+// devices of this container may be in flight.
 func (r *reader) readQuestion(
-	ctx context.Context, s *state, asked time.Time, q *api.PreferRequest,
-) observation {
-	if o, enough := r.readForeseen(s, asked, q); enough {
-		return o
-	}
-	o := r.readAll(ctx, s, q)
-	o.asked = asked
-	return o
-}
-
-// readForeseen reads only the kubelet's checkpoint, and reports whether the checkpoint suffices: the plan
-// foresees the question, and the checkpoint proves unfinished allocation for the container of the latest
-// Allocate. PodResources and request sources would then add nothing relevant:
-//
-//   - The asker is the container of the latest Allocate, of the single pod left by the List at its first
-//     half. Had the kubelet rejected the pod after an error of the second plugin, the next pod would not ask
-//     so soon for exactly the planned devices.
-//   - Free devices: the kubelet offers no device with a holder at the first half. If the kubelet does, a
-//     device became free or is handed out twice, and PodResources distinguishes both.
-//   - The rest of the request: the question is for all of the rest.
-//
-// A List would also leave nothing new for later questions: the kubelet accepts no pod during an admission.
-func (r *reader) readForeseen(s *state, asked time.Time, q *api.PreferRequest) (o observation, enough bool) {
-	o.asked = asked
-	if !s.foresees(q, asked) {
-		return o, false
-	}
-	o.kubelet = r.Kubelet.Life()
-	o.checkpoint = kubelet.Read(r.Kubelet.Checkpoint())
-	return o, o.progress(s) == asking.Open
-}
-
-// readAll reads all sources, request sources in parallel; reading the kubelet's checkpoint takes negligible
-// time. PodResources is read only if safe: not while devices of this container may be in flight.
-func (r *reader) readAll(ctx context.Context, before *state, q *api.PreferRequest) (o observation) {
+	ctx context.Context, before *state, asked time.Time, q *api.PreferRequest,
+) (o observation) {
 	ctx, cancel := context.WithTimeout(ctx, system.LookLimit)
 	defer cancel()
-	o.kubelet = r.Kubelet.Life()
+	o.asked, o.kubelet = asked, r.Kubelet.Life()
 	var all sync.WaitGroup
 	all.Go(func() {
 		_ = system.Survive(r.Log, func() error { // not read after a panic

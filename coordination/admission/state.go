@@ -124,21 +124,6 @@ func (s *state) recordAllocate(c *asking.Container, a holders.Allocate) {
 	s.hold(found[max(0, len(found)-maxHolders):])
 }
 
-// foresees reports whether a question is for all remaining devices of the plan, directly after an Allocate of
-// the rest. The input of the plan is known to be right: PodResources was read, and a single pod remains.
-func (s *state) foresees(q *api.PreferRequest, asked time.Time) bool {
-	p, c := s.open.live(asked), s.open.allocated()
-	if p == nil || p.choice == nil || c == nil || !s.open.foreseen || !s.open.isRecent(asked) || !c.Looked ||
-		!c.Identified() {
-		return false
-	}
-	planned := p.devices[q.GetResource()]
-	missing := func(id string) bool { return !slices.Contains(q.GetAvailable(), id) }
-	held := func(id string) bool { return !s.books().isFree(q.GetResource(), id) }
-	return len(p.devices) == 1 && len(planned) == int(q.GetSize()) && len(q.GetMustInclude()) == 0 &&
-		!slices.ContainsFunc(planned, missing) && !slices.ContainsFunc(q.GetAvailable(), held)
-}
-
 // checkAnnounced returns an error for a question about devices not announced.
 func (s *state) checkAnnounced(q *api.PreferRequest) error {
 	r := s.resources[q.GetResource()]
@@ -265,7 +250,7 @@ func (tx *transaction) ask(c *asking.Container, next *plan, name string, recorde
 		}
 	}
 	tx.open = tx.open.of(c)
-	tx.open.plan, tx.open.recorded, tx.open.at, tx.open.foreseen = next, recorded, tx.now(), false
+	tx.open.plan, tx.open.recorded, tx.open.at = next, recorded, tx.now()
 }
 
 // endRejected closes the open admission if the kubelet has rejected the container's pod, by its fate or by

@@ -6,47 +6,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// A plan answers the second question of a container only directly after the first Allocate, and only if the
-// kubelet offers no device of another pod.
-func TestForesees(t *testing.T) {
+// A plan has a lifetime, and a call is recent for a much shorter one.
+func TestOpenAdmissionInTime(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	q := &api.PreferRequest{Resource: vfs, Available: []string{"v1", "v2"}, Size: 1}
-	for name, c := range map[string]struct {
-		change func(s *state)
-		want   bool
-	}{
-		"as planned":               {func(*state) {}, true},
-		"another Allocate since":   {func(s *state) { s.open.foreseen = false }, false},
-		"the plan has expired":     {func(s *state) { s.open.plan.expires = now }, false},
-		"long after the Allocate":  {func(s *state) { s.open.at = now.Add(-asking.FollowWindow) }, false},
-		"another number":           {func(s *state) { s.open.plan.devices[vfs] = []string{"v1", "v2"} }, false},
-		"a planned device is gone": {func(s *state) { s.open.plan.devices[vfs] = []string{"v3"} }, false},
-		"an offered device is held": {func(s *state) {
-			s.hold(holders.Holders{{Devices: kubelet.Devices{vfs: {"v2"}}}})
-		}, false},
-	} {
-		s := newState(nil)
-		s.open = &openAdmission{
-			container: &asking.Container{
-				Looked: true, Owner: &kubelet.Container{}, Devices: kubelet.Devices{gpus: {"g1"}},
-			},
-			plan: &plan{
-				devices: map[string][]string{vfs: {"v1"}}, choice: &placement.Choice{}, expires: now.Add(planTTL),
-			},
-			at: now, foreseen: true,
-		}
-		c.change(s)
-		if got := s.foresees(q, now); got != c.want {
-			t.Errorf("%s: %t, want %t", name, got, c.want)
-		}
+	a := &openAdmission{plan: &plan{expires: now.Add(planTTL)}, at: now}
+	if a.live(now.Add(planTTL-1)) == nil || a.live(now.Add(planTTL)) != nil {
+		t.Error("the plan does not live for its lifetime")
+	}
+	if !a.isRecent(now.Add(asking.FollowWindow-1)) || a.isRecent(now.Add(asking.FollowWindow)) {
+		t.Error("a call is not recent within the window alone")
 	}
 }
 

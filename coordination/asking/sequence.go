@@ -14,8 +14,8 @@ import (
 
 // FollowWindow is the longest time between an Allocate and the next question for the same container. The
 // kubelet does nothing slow in between (measured: 0.3 ms on two busy cores), but sets up a pod before the
-// first question for the next pod. Within the window, a question foreseen by a plan needs no List. The window
-// also separates two containers if neither the kubelet's checkpoint nor PodResources can.
+// first question for the next pod. The window separates two containers if neither the kubelet's checkpoint
+// nor PodResources can.
 const FollowWindow = time.Millisecond
 
 // LongPause is the shortest time between two calls for different containers that nothing else tells apart: no

@@ -4,7 +4,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/scale"
@@ -44,14 +42,14 @@ func watched(t *testing.T, source intent.Source) (a *admission, looks *atomic.In
 	return a, looks
 }
 
-// The plan for the second half of a container tells all there is to know of it, and its container is named
-// all the same.
-func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
+// The second half of a container gets what was planned for it at the first one, and its container is named:
+// each half looks at all sources.
+func TestSecondHalfIsAsPlanned(t *testing.T) {
 	for source, want := range map[intent.Source]struct {
 		looks int32
 		why   string
 	}{
-		"":             {1, "%s of a container of team/pod; told by podresources"},
+		"":             {1, "%s of team/pod/c; told by podresources"},
 		intent.PodsAPI: {2, "team/pod/c wants 2 amd.com/gpu, 2 nvidia.com/vf; %s; told by pods-api"},
 	} {
 		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
@@ -75,15 +73,33 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 				}
 			}
 			looks.Store(before) // people may look
-			if looks.Load() != want.looks || !device.SameSet(ids, planned) {
+			if looks.Load() != 2*want.looks || !device.SameSet(ids, planned) {
 				t.Errorf("%q: %d looks at both halves, want %d; %v, planned %v",
-					source, looks.Load(), want.looks, ids, planned)
+					source, looks.Load(), 2*want.looks, ids, planned)
 			}
 			asked := map[string]string{
 				gpus: "kubelet asked for GPUs after VFs", vfs: "kubelet asked for VFs after GPUs",
 			}
 			wantWords(t, why, fmt.Sprintf(want.why, asked[order[1]]))
 			a.take(pod, order[1], ids)
+		}
+	}
+}
+
+// Without List the kubelet's checkpoint shows that the container lacks its second half, however late the
+// kubelet asks.
+func TestSecondHalfWithoutList(t *testing.T) {
+	for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
+		a, _ := watched(t, "")
+		pod := a.add("pod")
+		a.pods[pod]["c"] = kubelet.Devices{}
+		ids, _ := a.ask(order[0], 1, 2)
+		a.take(pod, order[0], ids)
+		planned := slices.Clone(a.coordinator.current().open.plan.devices[order[1]])
+		a.away, a.now = true, a.now.Add(10*asking.FollowWindow)
+		ids, why := a.ask(order[1], 1, 2)
+		if !device.SameSet(ids, planned) || strings.Contains(why, "asked first") {
+			t.Errorf("%v, planned %v: %s", ids, planned, why)
 		}
 	}
 }
@@ -122,62 +138,6 @@ func TestSecondHalfIsChosenAsIfAnew(t *testing.T) {
 	}
 }
 
-// Whatever is not as the plan foresees is looked at.
-func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
-	// Each changes something after the first half, of two GPUs, and returns how many VFs are asked for then.
-	for name, change := range map[string]func(a *admission, pod kubelet.Pod) int{
-		"another number": func(*admission, kubelet.Pod) int { return 1 },
-		"a moment later": func(a *admission, _ kubelet.Pod) int {
-			a.now = a.now.Add(asking.FollowWindow)
-			return 2
-		},
-		"after the plan":         func(a *admission, _ kubelet.Pod) int { a.now = a.now.Add(planTTL); return 2 },
-		"after another question": func(a *admission, _ kubelet.Pod) int { a.ask(vfs, 1, 2); return 2 },
-		"after another Allocate": func(a *admission, pod kubelet.Pod) int {
-			a.take(pod, gpus, []string{a.free[gpus][0].ID})
-			return 2
-		},
-		"the plan is not offered": func(a *admission, _ kubelet.Pod) int {
-			a.withdraw(a.coordinator.current().open.plan.devices[vfs][0])
-			return 2
-		},
-		"no checkpoint": func(a *admission, _ kubelet.Pod) int {
-			sourcesOf(a.coordinator).recorded = unreadable
-			return 2
-		},
-		"the kubelet has gone on": func(a *admission, pod kubelet.Pod) int {
-			a.recordedPods[pod] = a.pods[pod]
-			a.record()
-			return 2
-		},
-		"PodResources was away": func(a *admission, _ kubelet.Pod) int {
-			a.coordinator.current().open.container.Looked = false
-			return 2
-		},
-		"one of several pods": func(a *admission, pod kubelet.Pod) int {
-			a.mayBe(pod, kubelet.Pod{Name: "other"})
-			return 2
-		},
-		"something held is offered": func(a *admission, _ kubelet.Pod) int {
-			a.hold(a.aligned(vfs, []int{1})[0].ID)
-			return 2
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a, looks := watched(t, "")
-			pod := a.add("pod")
-			a.pods[pod]["c"] = kubelet.Devices{}
-			ids, _ := a.ask(gpus, 1, 2)
-			a.take(pod, gpus, ids)
-			count := change(a, pod)
-			before := looks.Load()
-			if a.ask(vfs, 1, count); looks.Load() != before+1 {
-				t.Errorf("%d looks", looks.Load()-before)
-			}
-		})
-	}
-}
-
 // A device that the kubelet offers although a pod has it is left out of the second half, too.
 func TestSecondHalfLeavesOutWhatAnotherPodHas(t *testing.T) {
 	for seed := range uint64(scale.Rounds(20)) {
@@ -197,24 +157,6 @@ func TestSecondHalfLeavesOutWhatAnotherPodHas(t *testing.T) {
 			t.Errorf("seed %d: %v are preferred and %s has %s: %s", seed, ids, owner.Name, held, why)
 		}
 	}
-}
-
-func unreadable() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, errors.New("unreadable") }
-
-// withdraw has the kubelet offer a VF no longer.
-func (a *admission) withdraw(id string) {
-	a.free[vfs] = slices.DeleteFunc(a.free[vfs], func(d device.Device) bool { return d.ID == id })
-}
-
-// hold has the coordinator take a VF for an unknown pod's.
-func (a *admission) hold(id string) {
-	s := a.coordinator.current()
-	s.hold(append(s.found, holders.Holder{Devices: kubelet.Devices{vfs: {id}}}))
-}
-
-// mayBe leaves open which of several pods got the newest Allocate.
-func (a *admission) mayBe(pods ...kubelet.Pod) {
-	a.coordinator.current().open.container.Pods = pods
 }
 
 // A pod that is deleted and created anew under its name holds nothing of what it had before, also where
