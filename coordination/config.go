@@ -47,6 +47,7 @@ type Config struct {
 
 	// The way to other processes and to the machine, for simulations of a node.
 	Socket       Socket                         // nil for the unix socket in RunDir
+	OverSocket   bool                           // a plugin asks its own server over the socket too
 	PodResources PodResources                   // nil for the kubelet's socket in KubeletDir
 	Tree         func() (*topology.Tree, error) // reads the PCI tree; nil for sysfs below SysRoot
 }

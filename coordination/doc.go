@@ -20,6 +20,7 @@
 // Each plugin is a [Node]: a client of <run-dir>/coordination.sock and, while the plugin holds <run-dir>/lock
 // (flock), the server. When the holder dies the kernel releases the lock, the other plugin takes the lock,
 // and both announce their devices to the new server. No third process exists, and the order of start is free.
+// The plugin that serves calls its server directly, with the same limits and checks (ask in join.go).
 //
 // A plugin lists its devices ([Member.List]), announces the list over Join ([Member.Publish]), reports the
 // same list to the kubelet when the server uses the announcement ([Member.AwaitTaken]), asks Prefer

@@ -199,7 +199,7 @@ func (t *term) serve(
 	t.begin(ctx, writing, checked)
 	own := &nodeServer{
 		coordinator: t.coordinator, remarks: remarks{t.config, t.sources},
-		clients: t.config.Socket.Credentials(), log: t.config.Log,
+		clients: t.config.Socket.Credentials(), calls: make(system.Turn, maxCalls), log: t.config.Log,
 	}
 	serving(own)
 	err := own.serve(ctx, listener, func() { serving(nil) })

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -61,6 +62,7 @@ func FuzzMessages(f *testing.F) {
 			t.Fatal(err)
 		}
 		s := &nodeServer{
+			calls:       make(system.Turn, maxCalls),
 			coordinator: coordinator, remarks: remarks{&Config{}, &intent.Sources{}},
 			log: slog.New(slog.DiscardHandler),
 		}

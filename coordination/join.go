@@ -19,6 +19,7 @@ import (
 
 // membership is a plugin's connection to the server of the node, which may be in the same process.
 type membership struct {
+	own       *atomic.Pointer[nodeServer] // the server while this process serves, which is asked directly
 	client    api.CoordinationClient
 	announced *announcements
 	log       *slog.Logger
@@ -33,7 +34,7 @@ type membership struct {
 // newMembership returns a membership without a connection.
 func newMembership(client api.CoordinationClient, log *slog.Logger) *membership {
 	return &membership{
-		client: client, announced: &announcements{}, log: log,
+		own: &atomic.Pointer[nodeServer]{}, client: client, announced: &announcements{}, log: log,
 		lost: system.NewTrigger(), returned: make(chan *api.Announcement, maxCalls),
 	}
 }
@@ -41,12 +42,22 @@ func newMembership(client api.CoordinationClient, log *slog.Logger) *membership 
 // errForeign means that a server exists and must not be called.
 var errForeign = errors.New("the server has another protocol version")
 
-// server returns the server for members' calls.
-func (m *membership) server() (api.CoordinationClient, error) {
-	if m.foreign.Load() {
-		return nil, errForeign
+// ask makes a call of the coordinator: directly if this process serves, otherwise over the socket. A server
+// that has stopped since has not answered, and the call goes to the next one.
+func ask[Q, A any](
+	ctx context.Context, m *membership, q Q, direct func(*nodeServer, context.Context, Q) (A, error),
+	remote func(api.CoordinationClient, context.Context, Q, ...grpc.CallOption) (A, error),
+) (none A, err error) {
+	if own := m.own.Load(); own != nil {
+		answer, err := direct(own, ctx, q)
+		if status.Code(err) != codes.Unavailable {
+			return answer, err
+		}
 	}
-	return m.client, nil
+	if m.foreign.Load() {
+		return none, errForeign
+	}
+	return remote(m.client, ctx, q, grpc.WaitForReady(true))
 }
 
 // send sends the report of a returned Allocate to the server, without waiting. For a lost report the server

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -54,11 +53,7 @@ func (m *Member) List(found []device.Device) (list []device.Device, again <-chan
 // Prefer asks the coordinator a question of the kubelet until ctx is done. An error means that there is no
 // answer: Alone then answers the kubelet.
 func (m *Member) Prefer(ctx context.Context, q *api.PreferRequest) ([]string, error) {
-	server, err := m.client.server()
-	if err != nil {
-		return nil, err
-	}
-	answer, err := server.Prefer(ctx, q, grpc.WaitForReady(true))
+	answer, err := ask(ctx, m.client, q, (*nodeServer).Prefer, api.CoordinationClient.Prefer)
 	if err != nil {
 		return nil, err
 	}
@@ -114,12 +109,8 @@ func (m *Member) Allocated(ctx context.Context, ids []string) (order []string, t
 }
 
 func (m *Member) report(ctx context.Context, ids []string) (*api.AllocatedResponse, error) {
-	server, err := m.client.server()
-	if err != nil {
-		return nil, err
-	}
 	q := &api.AllocatedRequest{Resource: m.announced.resource, Devices: ids}
-	return server.Allocated(ctx, q, grpc.WaitForReady(true))
+	return ask(ctx, m.client, q, (*nodeServer).Allocated, api.CoordinationClient.Allocated)
 }
 
 // Returned reports to the coordinator that the kubelet is about to receive the response to an Allocate of
@@ -160,10 +151,6 @@ func (m *Member) Pair(ctx context.Context, vfs []pairs.VF, file string) ([]pairs
 }
 
 func (m *Member) askPair(ctx context.Context, vfs []pairs.VF, file string) (*api.PairResponse, error) {
-	server, err := m.client.server()
-	if err != nil {
-		return nil, err
-	}
 	q := &api.PairRequest{Resource: m.announced.resource, File: file}
 	for _, vf := range vfs {
 		q.Devices = append(q.Devices, vf.ID)
@@ -171,5 +158,5 @@ func (m *Member) askPair(ctx context.Context, vfs []pairs.VF, file string) (*api
 			Device: vf.ID, Address: vf.Address.String(), Rdma: vf.RDMA, Netdev: vf.Netdev,
 		})
 	}
-	return server.Pair(ctx, q, grpc.WaitForReady(true))
+	return ask(ctx, m.client, q, (*nodeServer).Pair, api.CoordinationClient.Pair)
 }

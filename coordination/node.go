@@ -59,6 +59,9 @@ func New(config Config) (*Node, error) {
 	}
 	n.conn, n.membership = conn, newMembership(api.NewCoordinationClient(conn), config.Log)
 	n.election = &election{config: &n.config, machine: machine, lost: n.membership.lost}
+	if !config.OverSocket {
+		n.membership.own = &n.election.serving
+	}
 	if n.election.sources, err = n.election.openSources(); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

@@ -4,18 +4,22 @@ package coordination
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -88,41 +92,71 @@ func hang(n *Node) (letGo func()) {
 	}
 }
 
-// A plugin asks the server of its own process as any other: the server refuses what is too much, the question
-// ends at the deadline, and no list is shared.
+// A plugin asks the server of its own process directly, and any other over the socket: the server refuses
+// what is too much, the question ends at the deadline, and no list is shared.
 func TestOwnServer(t *testing.T) {
-	server, _, _ := serverAndClient(t)
-	own, err := server.membership.server()
+	for name, direct := range map[string]bool{"directly": true, "over the socket": false} {
+		t.Run(name, func(t *testing.T) {
+			server, _, _ := serverAndClient(t)
+			m := server.membership
+			if !direct {
+				m.own = &atomic.Pointer[nodeServer]{}
+			}
+			prefer := func(ctx context.Context, q *api.PreferRequest) (*api.PreferResponse, error) {
+				return ask(ctx, m, q, (*nodeServer).Prefer, api.CoordinationClient.Prefer)
+			}
+			pair := &api.PairRequest{}
+			if _, err := ask(t.Context(), m, pair, (*nodeServer).Pair, api.CoordinationClient.Pair); err != nil {
+				t.Error(err)
+			}
+			many := &api.AllocatedRequest{Devices: make([]string, device.MaxDevices+1)}
+			if _, err := ask(t.Context(), m, many, (*nodeServer).Allocated,
+				api.CoordinationClient.Allocated); status.Code(err) != codes.InvalidArgument {
+				t.Errorf("too many devices: %v", err)
+			}
+			question := &api.PreferRequest{Resource: gpus, Available: slices.Clone(offered[gpus]), Size: 2}
+			answer, err := prefer(t.Context(), question)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := slices.Clone(answer.GetDevices())
+			clear(question.Available)
+			clear(answer.Devices)
+			told, err := server.election.serving.Load().Status(t.Context(), nil)
+			if plan := told.GetPlan().GetDevices()[gpus].GetIds(); err != nil || !slices.Equal(plan, first) {
+				t.Errorf("%v are planned after %v were given, %v", plan, first, err)
+			}
+			letGo := hang(server)
+			short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			question.Available = offered[gpus]
+			_, err = prefer(short, question)
+			letGo()
+			if status.Code(err) != codes.DeadlineExceeded && !errors.Is(err, system.ErrLate) {
+				t.Errorf("a coordinator that hangs: %v", err)
+			}
+		})
+	}
+}
+
+// A call of a server that has stopped goes to the next one, which answers over the socket.
+func TestStoppedServerDoesNotAnswer(t *testing.T) {
+	server, members, _ := serverAndClient(t)
+	own := server.election.serving.Load()
+	stopped := &nodeServer{coordinator: own.coordinator, calls: make(system.Turn, 1), log: own.log}
+	if _, err := stopped.Prefer(t.Context(), &api.PreferRequest{Resource: "none"}); status.Code(err) !=
+		codes.FailedPrecondition {
+		t.Errorf("an unknown resource: %v", err)
+	}
+	closed, err := admission.New(*own.coordinator.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := own.Pair(t.Context(), &api.PairRequest{}); err != nil {
-		t.Error(err)
-	}
-	if _, err := own.Allocated(t.Context(), &api.AllocatedRequest{
-		Devices: make([]string, device.MaxDevices+1),
-	}); status.Code(err) != codes.InvalidArgument {
-		t.Errorf("too many devices: %v", err)
-	}
-	question := &api.PreferRequest{Resource: gpus, Available: slices.Clone(offered[gpus]), Size: 2}
-	answer, err := own.Prefer(t.Context(), question)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := slices.Clone(answer.GetDevices())
-	clear(question.Available)
-	clear(answer.Devices)
-	told, err := server.election.serving.Load().Status(t.Context(), nil)
-	if plan := told.GetPlan().GetDevices()[gpus].GetIds(); err != nil || !slices.Equal(plan, first) {
-		t.Errorf("%v are planned after %v were given, %v", plan, first, err)
-	}
-	letGo := hang(server)
-	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	question.Available = offered[gpus]
-	_, err = own.Prefer(short, question)
-	letGo()
-	if status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("a coordinator that hangs: %v", err)
+	closed.Close()
+	stopped.coordinator = closed
+	server.membership.own = &atomic.Pointer[nodeServer]{}
+	server.membership.own.Store(stopped)
+	if _, err := members[gpus].report(t.Context(), []string{"gpu0"}); err != nil {
+		t.Errorf("the call is lost: %v", err)
 	}
 }

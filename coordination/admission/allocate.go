@@ -34,7 +34,7 @@ func (c *Coordinator) fail(name string, ids []string) {
 }
 
 // Allocated records devices allocated by the kubelet. After ctx is done nothing is refused: the plugin has
-// passed the devices to the container. The error is errClosed if nothing was recorded.
+// passed the devices to the container. The error is ErrClosed if nothing was recorded.
 func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
 	defer c.store.changed.Fire()
 	o := observation{asked: c.now(), kubelet: c.Kubelet.Life()}

@@ -110,7 +110,7 @@ func TestClosedServerDecidesNothing(t *testing.T) {
 	before := c.current()
 	c.closed = true
 	tx, err := c.commit(func(*transaction) error { return nil })
-	if !errors.Is(err, errClosed) || tx != nil || c.current() != before {
+	if !errors.Is(err, ErrClosed) || tx != nil || c.current() != before {
 		t.Errorf("committed: %v", err)
 	}
 }

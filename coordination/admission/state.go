@@ -149,8 +149,8 @@ type committedState struct {
 	closed    bool          // a different server decides now
 }
 
-// errClosed reports the end of a server.
-var errClosed = errors.New("this server has stopped; the other plugin takes over")
+// ErrClosed reports the end of a server.
+var ErrClosed = errors.New("this server has stopped; the other plugin takes over")
 
 // current returns the last committed state.
 func (c *committedState) current() *state { return c.state.Load() }
@@ -161,7 +161,7 @@ func (c *committedState) commit(decide func(*transaction) error) (*transaction, 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, errClosed
+		return nil, ErrClosed
 	}
 	tx := &transaction{state: c.current().clone(), now: c.now}
 	if err := decide(tx); err != nil {

@@ -57,7 +57,8 @@
 // The same pods come and go under other circumstances ([Place]); in each, every promise of a calm holds.
 //
 //   - The source of requests (Pods API, the kubelet's HTTPS server), restarts of plugins and kubelet between
-//     pods, and one process or two: each container has the same devices, and the same pods are refused.
+//     pods, one process or two, and whether a plugin asks its own server directly or over the socket: each
+//     container has the same devices, and the same pods are refused.
 //   - The resource that the kubelet allocates first: the pairs of a container have the same distances, as
 //     long as the containers before have the same devices. Afterwards other devices are free, and the pairs
 //     are the best of these.

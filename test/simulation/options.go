@@ -29,6 +29,7 @@ type Options struct {
 	AutoTopology bool   `json:",omitempty"` // excludeTopology is "auto", unless VFs have no NUMA node
 	Policy       string `json:",omitempty"` // of the Topology Manager, unless None; "" for restricted
 	ScopePod     bool   `json:",omitempty"` // its scope is pod
+	Direct       bool   `json:",omitempty"` // a plugin that serves asks itself directly, not over the socket
 	Condition    string `json:",omitempty"` // of all storms; "" for each in turn
 }
 
@@ -48,6 +49,7 @@ func OptionsOf(seed uint64) Options {
 		AutoTopology:    seed%9 == 2,
 		Policy:          []string{"", "", topologymanager.BestEffort, topologymanager.SingleNUMANode, ""}[seed%5],
 		ScopePod:        seed%4 == 3,
+		Direct:          (seed+seed/8)%2 == 0,
 	}
 }
 

@@ -45,6 +45,7 @@ func TestCircumstances(t *testing.T) {
 			for name, change := range map[string]func(*Variant){
 				"kubelet":     func(v *Variant) { v.Source = intent.Kubelet },
 				"one process": func(v *Variant) { v.OneProcess = true },
+				"other way":   func(v *Variant) { v.Direct = !v.Direct },
 				"restarts":    func(v *Variant) { v.Restarts = true },
 			} {
 				variant := base

@@ -79,7 +79,8 @@ func (p *process) config() coordination.Config {
 	config := coordination.Config{
 		RunDir: n.runDir(), Disk: p.disk.product(), SysRoot: "/nonexistent", KubeletDir: n.kubeletDir(),
 		Log: p.log, Observer: &n.observer,
-		Socket: p.socket, PodResources: n.records, Tree: n.hardware.Tree, Kubelet: n.kubeletFiles(),
+		Socket: p.socket, OverSocket: !n.options.Direct, PodResources: n.records, Tree: n.hardware.Tree,
+		Kubelet: n.kubeletFiles(),
 	}
 	config.Intent.Policy = n.options.policy()
 	if n.options.Published {
