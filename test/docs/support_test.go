@@ -3,6 +3,8 @@
 package docs
 
 import (
+	"cmp"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -13,18 +15,16 @@ import (
 // rowOfVersions is a row of the matrix: a version of Kubernetes, or several, and the evidence.
 var rowOfVersions = regexp.MustCompile(`(?m)^\| 1\.(\d+)(?: to 1\.(\d+))? \| (\w+)`)
 
-// evidenceByVersion returns the evidence of each minor version of Kubernetes. Two rows of a version are an
-// error.
+// evidenceByVersion returns the evidence of each minor version of Kubernetes. A version has one row.
 func evidenceByVersion(t *testing.T, text string) map[int]string {
 	t.Helper()
 	evidence := map[int]string{}
 	for _, row := range rowOfVersions.FindAllStringSubmatch(text, -1) {
-		first, _ := strconv.Atoi(row[1]) // digits
-		last := first
-		if row[2] != "" {
-			last, _ = strconv.Atoi(row[2])
+		var minor, last int
+		if _, err := fmt.Sscan(row[1]+" "+cmp.Or(row[2], row[1]), &minor, &last); err != nil {
+			t.Fatal(err)
 		}
-		for minor := first; minor <= last; minor++ {
+		for ; minor <= last; minor++ {
 			if evidence[minor] != "" {
 				t.Errorf("docs/support.md has two rows of 1.%d", minor)
 			}

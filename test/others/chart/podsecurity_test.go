@@ -56,9 +56,9 @@ func TestPodSecurity(t *testing.T) {
 // strictest returns the strictest level that admits pods, and the reasons for which the next level refuses
 // one of them.
 func strictest(e policy.Evaluator, pods []corev1.PodTemplateSpec) (podsecurity.Level, []string) {
-	level, reasons := podsecurity.LevelPrivileged, []string(nil)
+	level := podsecurity.LevelPrivileged
 	for _, next := range []podsecurity.Level{podsecurity.LevelBaseline, podsecurity.LevelRestricted} {
-		if reasons = refusals(e, next, pods); len(reasons) > 0 {
+		if reasons := refusals(e, next, pods); len(reasons) > 0 {
 			return level, reasons
 		}
 		level = next

@@ -4,10 +4,8 @@ package chart_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,7 +41,7 @@ func TestREADME(t *testing.T) {
 	}
 	got := readmeHead + strings.Join(items(t, "", document.Content[0]), "")
 	golden.Check(t, filepath.Join(chartDir, "README.md"), got)
-	if len(regexp.MustCompile("(?m)^- `").FindAllString(got, -1)) < 60 {
+	if strings.Count(got, "\n- `") < 60 {
 		t.Errorf("too few values:\n%s", got)
 	}
 }
@@ -57,20 +55,21 @@ func items(t *testing.T, prefix string, mapping *yaml.Node) (all []string) {
 		key, value := mapping.Content[i], mapping.Content[i+1]
 		name := "`" + prefix + key.Value + "`"
 		text := sentence(comment(key.HeadComment, key.LineComment, value.LineComment))
-		switch inner := value.Kind == yaml.MappingNode && remarks(value); {
-		case inner:
-			if text != "" {
-				all = append(all, fmt.Sprintf("- %s: %s\n", name, text))
-			}
+		inner := value.Kind == yaml.MappingNode && remarks(value)
+		if !inner {
+			name += byDefault(t, value)
+		}
+		if text != "" {
+			all = append(all, "- "+name+": "+text+"\n")
+		} else if !inner {
+			plain = append(plain, name)
+		}
+		if inner {
 			all = append(all, items(t, prefix+key.Value+".", value)...)
-		case text == "":
-			plain = append(plain, name+byDefault(t, value))
-		default:
-			all = append(all, fmt.Sprintf("- %s%s: %s\n", name, byDefault(t, value), text))
 		}
 	}
 	if len(plain) > 0 {
-		all = append(all, fmt.Sprintf("- %s\n", strings.Join(plain, ", ")))
+		all = append(all, "- "+strings.Join(plain, ", ")+"\n")
 	}
 	return all
 }
@@ -98,17 +97,11 @@ func comment(comments ...string) string {
 
 // sentence returns the first sentence of a text, without the full stop.
 func sentence(text string) string {
-	end := regexp.MustCompile(`\. |\.$`).FindStringIndex(text)
-	if end == nil {
-		return text
-	}
-	return text[:end[0]]
+	first, _, _ := strings.Cut(text+" ", ". ")
+	return strings.TrimSpace(first)
 }
 
-// longest is the length of the defaults that the list shows.
-const longest = 40
-
-// byDefault returns " (DEFAULT)" as JSON on one line, "" for an empty or long default.
+// byDefault returns " (DEFAULT)" as JSON on one line, "" for an empty default or one of more than 40 bytes.
 func byDefault(t *testing.T, value *yaml.Node) string {
 	t.Helper()
 	var decoded any
@@ -119,7 +112,7 @@ func byDefault(t *testing.T, value *yaml.Node) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.Contains([]string{`""`, "[]", "{}"}, string(text)) || len(text) > longest {
+	if slices.Contains([]string{`""`, "[]", "{}"}, string(text)) || len(text) > 40 {
 		return ""
 	}
 	return " (`" + strings.Trim(string(text), `"`) + "`)"
