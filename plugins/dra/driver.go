@@ -104,6 +104,16 @@ func newParts(config Config) parts {
 	}
 }
 
+// readClaims returns the prepared claims, or the last known ones if the present ones cannot be read.
+func (p parts) readClaims() kubelet.Reading[[]claims.Claim] {
+	prepared, err := p.preparer.Prepared()
+	p.complaints.reportResult("prepared claims not read; using the last known claims", err)
+	if last := p.newest.Get().prepared; err != nil && last.IsKnown() {
+		return last
+	}
+	return kubelet.Read(prepared, err)
+}
+
 // New returns a Driver. It creates the driver's directory and starts nothing.
 func New(config Config) (*Driver, error) {
 	if err := Check(config); err != nil {

@@ -51,8 +51,8 @@ func TestUnreadCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.updateView()
-		if v := d.newest.Get(); v.isKnown() != step.known || len(v.inUse) != step.inUse {
-			t.Errorf("%s: known %v, in use %v", step.what, v.isKnown(), v.inUse)
+		if v := d.newest.Get(); v.isKnown() != step.known || len(v.claims()) != step.inUse {
+			t.Errorf("%s: known %v, claims %v", step.what, v.isKnown(), v.claims())
 		}
 	}
 }

@@ -3,14 +3,13 @@
 package dra
 
 import (
-	"log/slog"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -22,7 +21,6 @@ import (
 // the name of the device. Claims with admin access change nothing.
 func TestHealthOfVFs(t *testing.T) {
 	t.Parallel()
-	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	ill, well := []string{"0000:0c:00.1"}, []string{"0000:0c:00.2"}
 	var list []claims.Claim
 	for device, vfs := range map[string][]string{
@@ -34,10 +32,9 @@ func TestHealthOfVFs(t *testing.T) {
 			{Device: device, VFs: well, Admin: true, Group: "admin-" + device},
 		}})
 	}
-	checkpointed(t, dir, list)
-	service := newClaimService(t, fake.NewClientset(), dir, log)
-	h := healthReporter{service.parts}
+	h := healthReporter{parts{}}
 	v := &view{
+		observation: observation{prepared: kubelet.Read(list, nil)},
 		State: claims.State{
 			Machine: pool.Machine{
 				GPUs: []pool.GPU{{Device: gpu.Device{ID: "g", Healthy: true}}},

@@ -22,6 +22,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -107,10 +108,7 @@ const boundLimit = 20 * time.Second
 func (p *publisher) publishBound(ctx context.Context, prepared []claims.Claim) error {
 	ctx, cancel := context.WithTimeout(ctx, boundLimit)
 	defer cancel()
-	names := maps.Clone(p.newest.Get().Bound) // restores the values of released devices
-	if names == nil {
-		names = map[string]string{}
-	}
+	names, _ := claims.Bound(p.newest.Get().claims()) // restores the values of released devices
 	bound, _ := claims.Bound(prepared)
 	maps.Copy(names, bound)
 	if err := p.viewer.awaitUpdate(ctx); err != nil {
@@ -185,19 +183,28 @@ type view struct {
 
 // observation is the input of a view, except for the machine.
 type observation struct {
-	Gates   features
-	Bound   map[string]string // VFs of claims, by device of the pool
-	inUse   map[string]string // devices of the pool that claims have, by ID of the GPU or VF
-	looks   int               // number of looks at the machine
-	holders map[string]string // holders without a claim, by device ID
-	unread  error             // reason for unknown holders, which prevents publish and prepare; nil if known
+	Gates    features
+	prepared kubelet.Reading[[]claims.Claim] // the last known ones, if the present ones cannot be read
+	looks    int                             // number of looks at the machine
+	holders  map[string]string               // holders without a claim, by device ID
+	// unread is the reason for unknown holders, which prevents publish and prepare; nil if known
+	unread error
 }
 
 // isEqual reports whether two observations give the same view.
 func (o observation) isEqual(p observation) bool {
 	return o.looks == p.looks && o.Gates == p.Gates && maps.Equal(o.holders, p.holders) &&
-		maps.Equal(o.Bound, p.Bound) && maps.Equal(o.inUse, p.inUse) &&
+		reflect.DeepEqual(o.claims(), p.claims()) &&
 		fmt.Sprint(o.unread) == fmt.Sprint(p.unread)
+}
+
+// claims returns the prepared claims; none while they are unknown, when nothing is published.
+func (o observation) claims() []claims.Claim {
+	known, err := o.prepared.Get()
+	if err != nil {
+		return nil
+	}
+	return known
 }
 
 // newView builds a view of a machine, whose devices have no holders yet. The options contain the
@@ -205,7 +212,7 @@ func (o observation) isEqual(p observation) bool {
 func newView(machine pool.Machine, o observation, options pool.Options) *view {
 	machine = withHolders(machine, o.holders)
 	options.Counters, options.Taints = o.Gates.Counters, o.Gates.Taints
-	options.Bound, options.InUse = o.Bound, o.inUse
+	options.Bound, options.InUse = claims.Bound(o.claims())
 	v := &view{
 		observation: o, others: pool.SingleVFs(machine), failed: options.FailedLater,
 		State: claims.State{Machine: machine, Pool: pool.Build(machine, options), Unread: o.unread},

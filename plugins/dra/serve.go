@@ -194,9 +194,7 @@ func (h *healthReporter) readHealth(v *view) []kubeletplugin.DeviceHealth {
 	for name, device := range v.State.Pool.Devices {
 		tell(name, slices.Concat(device.GPUs, device.VFs))
 	}
-	prepared, err := h.preparer.Prepared()
-	h.complaints.reportResult("health of the devices of claims not reported", err)
-	for _, claim := range prepared {
+	for _, claim := range v.claims() {
 		for _, given := range claim.Devices {
 			if _, known := told[given.Device]; !known || !given.Admin {
 				tell(given.Device, slices.Concat(given.GPUs, given.VFs))

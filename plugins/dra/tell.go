@@ -48,7 +48,7 @@ func (t *teller) Status(context.Context) *api.StatusResponse {
 
 // listResources returns the devices of a view with their owners, by resource name.
 func (t *teller) listResources(v *view) []*api.Resource {
-	taken := t.takenDevices(v)
+	taken := t.takenDevices()
 	byName := map[string]*api.Resource{}
 	add := func(name string, kind device.Kind, one device.Device, at, held string) {
 		if byName[name] == nil {
@@ -74,16 +74,13 @@ func (t *teller) listResources(v *view) []*api.Resource {
 	return resources
 }
 
-// takenDevices returns the owners of devices that claims hold, by device ID. Of claims that cannot be read
-// the last known devices stay taken.
-func (t *teller) takenDevices(v *view) map[string]*api.Owner {
-	prepared, err := t.preparer.Prepared()
-	t.complaints.reportResult("prepared claims not read; status lacks the holders of devices", err)
+// takenDevices returns the owners of devices that claims hold, by device ID; none while nothing is known of
+// claims, which Status notes.
+func (t *teller) takenDevices() map[string]*api.Owner {
 	taken := map[string]*api.Owner{}
+	prepared, err := t.readClaims().Get()
 	if err != nil {
-		for id := range v.inUse {
-			taken[id] = &api.Owner{Pod: "?", Container: "by a claim"}
-		}
+		return taken
 	}
 	for _, c := range prepared {
 		owner := ownerOf(t.owners.outcomeOf(c))
@@ -142,15 +139,15 @@ func (t *teller) Explain(_ context.Context, namespace, pod, _ string) ([]*api.De
 		return (namespace == "" || o.Namespace == namespace) &&
 			slices.ContainsFunc(o.Pods, func(p claims.Pod) bool { return p.Name == pod })
 	}
-	prepared, err := t.preparer.Prepared()
+	prepared, err := t.readClaims().Get()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("explain pod %s: %w", strings.TrimPrefix(namespace+"/"+pod, "/"), err)
 	}
-	v := t.newest.Get()
+	machine := t.newest.Get().State.Machine
 	var decisions []*api.Decision
 	for _, c := range prepared {
 		if o := t.owners.outcomeOf(c); its(o) {
-			decisions = append(decisions, decisionsOf(v.State.Machine, o)...)
+			decisions = append(decisions, decisionsOf(machine, o)...)
 		}
 	}
 	for _, o := range t.owners.lastRefusals() {
@@ -242,7 +239,7 @@ func (t *teller) tellUnsound(ctx context.Context, to func([]coordination.Unsound
 // findUnsound returns the unsound devices of the present view with a claim's pod; false if the claims are
 // unknown.
 func (t *teller) findUnsound() (list []coordination.Unsound, known bool) {
-	prepared, err := t.preparer.Prepared()
+	prepared, err := t.readClaims().Get()
 	if err != nil {
 		return nil, false // Status reports the error
 	}

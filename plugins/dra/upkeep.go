@@ -137,18 +137,10 @@ func (w *viewer) awaitUpdate(ctx context.Context) error {
 func (w *viewer) updateView() {
 	last := w.newest.Get()
 	now := observation{Gates: w.gates.currentFeatures(), looks: w.looks, holders: w.holders.holders.Get()}
-	prepared, err := w.preparer.Prepared()
-	now.Bound, now.inUse = claims.Bound(prepared)
-	now.unread = err
-	w.complaints.reportResult("prepared claims not read; using the last known claims", now.unread)
-	if now.unread != nil {
-		now.Bound, now.inUse = last.Bound, last.inUse
-		now.unread = fmt.Errorf("it is not known what claims have: %w", now.unread)
-		if now.Bound != nil {
-			now.unread = nil
-		}
-	}
-	if now.holders == nil && now.unread == nil {
+	now.prepared = w.readClaims()
+	if _, err := now.prepared.Get(); err != nil {
+		now.unread = fmt.Errorf("it is not known what claims have: %w", err)
+	} else if now.holders == nil {
 		now.unread = errUnrecorded
 	}
 	if last.State.Pool.Devices != nil && last.isEqual(now) {
