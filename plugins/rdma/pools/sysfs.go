@@ -97,8 +97,8 @@ type VDPADevice struct {
 	Node string // of vhost: "/dev/vhost-vdpa-0"
 }
 
-// VDPADevices returns all vDPA devices by the address of their function. The stock plugin reads them from netlink; of several
-// devices of one function it uses the first.
+// VDPADevices returns all vDPA devices by the address of their function. The stock plugin reads them from
+// netlink; of several devices of one function it uses the first.
 func VDPADevices(sys fs.FS) map[string]VDPADevice {
 	const bus = "bus/vdpa/devices"
 	found := map[string]VDPADevice{}
