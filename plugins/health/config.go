@@ -66,22 +66,9 @@ var defaultRules = []Rule{
 type Config struct {
 	Interval time.Duration // between two reads
 	Quiet    time.Duration // without a cause, before a function gets better
-	Port     bool          // judge ports without a link
-	Link     bool          // judge PCI Express links below their maximum
-	Rules    []Rule
+	Judged   []string      // some of Causes
+	Rules    []Rule        // of the cause counters
 }
-
-// Default returns the default configuration.
-func Default() Config {
-	c := newEmpty()
-	for _, cause := range Causes {
-		c.addCause(cause)
-	}
-	return c
-}
-
-// newEmpty returns the configuration without causes.
-func newEmpty() Config { return Config{Interval: 2 * time.Second, Quiet: time.Minute} }
 
 // Values of the flag besides a list of [Causes].
 const (
@@ -89,27 +76,29 @@ const (
 	Off = "off"
 )
 
-// Causes are the kinds of causes of a state: ports without a link, PCI Express links below their maximum, and
-// counters above their limits.
-var Causes = []string{"port", "link", "counters"}
+// Kinds of causes.
+const (
+	causePort     = "port"     // ports without a link
+	causeLink     = "link"     // PCI Express links below their maximum
+	causeCounters = "counters" // counters above their limits
+)
 
-// addCause adds a cause. It returns false for an unknown one.
-func (c *Config) addCause(cause string) bool {
-	switch cause {
-	case "port":
-		c.Port = true
-	case "link":
-		c.Link = true
-	case "counters":
+// Causes are the kinds of causes of a state.
+var Causes = []string{causePort, causeLink, causeCounters}
+
+// Default returns the default configuration.
+func Default() Config { return newConfig(Causes) }
+
+func newConfig(judged []string) Config {
+	c := Config{Interval: 2 * time.Second, Quiet: time.Minute, Judged: judged}
+	if c.judges(causeCounters) {
 		c.Rules = slices.Clone(defaultRules)
-	default:
-		return false
 	}
-	return true
+	return c
 }
 
-// judgedCauses reports for each of the causes whether it is judged.
-func (c *Config) judgedCauses() []bool { return []bool{c.Port, c.Link, c.Rules != nil} }
+// judges reports whether a kind of causes counts.
+func (c *Config) judges(cause string) bool { return slices.Contains(c.Judged, cause) }
 
 func (c *Config) isOff() bool { return c.Interval == 0 }
 
@@ -123,32 +112,29 @@ func (c *Config) Set(text string) error {
 		*c = Config{}
 		return nil
 	}
-	next := newEmpty()
+	var judged []string
 	for cause := range strings.SplitSeq(text, ",") {
-		if !next.addCause(strings.TrimSpace(cause)) {
+		if !slices.Contains(Causes, strings.TrimSpace(cause)) {
 			return fmt.Errorf("%q is none of %s, %s, and %s with commas between", cause, On, Off,
 				strings.Join(Causes, ", "))
 		}
+		judged = append(judged, strings.TrimSpace(cause))
 	}
-	*c = next
+	*c = newConfig(judged)
 	return nil
 }
 
 // String returns the value of the flag.
 func (c *Config) String() string {
-	if c.isOff() {
+	judged := slices.DeleteFunc(slices.Clone(Causes), func(cause string) bool { return !c.judges(cause) })
+	switch {
+	case c.isOff():
 		return Off
-	}
-	var judged []string
-	for i, has := range c.judgedCauses() {
-		if has {
-			judged = append(judged, Causes[i])
-		}
-	}
-	if len(judged) == len(Causes) {
+	case len(judged) == len(Causes):
 		return On
+	default:
+		return strings.Join(judged, ",")
 	}
-	return strings.Join(judged, ",")
 }
 
 // Type implements pflag.Value.

@@ -199,7 +199,7 @@ func (j *judge) isKnown(c cause) bool {
 // failed if none has a link. A port that has never had a link may have no cable: it is chosen last, but
 // offered, because its VFs reach each other.
 func (j *judge) portCauses(s reading) (causes []cause) {
-	if !j.config.Port {
+	if !j.config.judges(causePort) {
 		return nil
 	}
 	lost := Failed
@@ -227,7 +227,7 @@ const (
 // linkCauses returns the cause by a PCI Express link below what both of its ends allow.
 func (j *judge) linkCauses(s reading) []cause {
 	switch l := s.Link; {
-	case !j.config.Link || !l.DegradedOf(j.gpu):
+	case !j.config.judges(causeLink) || !l.DegradedOf(j.gpu):
 		return nil
 	case l.Narrow():
 		return []cause{{Verdict{Degraded, fmt.Sprintf("%s %d of %d", linkWidth, l.Width, l.MaxWidth)}, linkWidth}}
