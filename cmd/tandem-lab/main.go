@@ -15,7 +15,7 @@ import (
 func main() { os.Exit(cli.Execute(newRoot(), os.Args[1:], os.Stdout, os.Stderr)) }
 
 func newRoot() *cobra.Command {
-	root := cli.Rooted(&cobra.Command{
+	root := cli.CompleteRoot(&cobra.Command{
 		Use:   "tandem-lab",
 		Short: "Try Tandem without hardware and cluster",
 	})

@@ -163,13 +163,13 @@ func (p *player) check(system string) (err error) {
 	case system != "linux":
 		return fmt.Errorf("the plugins need Linux, not %s; run the command on a Linux computer", system)
 	case p.options.Machine == "":
-		return cli.Usage("want a recorded machine: --machine FILE")
+		return cli.NewUsageError("want a recorded machine: --machine FILE")
 	case p.options.VFs < 0 || p.options.VFs > playground.MostVFs:
-		return cli.Usage("--vfs %d: want 0 to %d", p.options.VFs, playground.MostVFs)
+		return cli.NewUsageError("--vfs %d: want 0 to %d", p.options.VFs, playground.MostVFs)
 	case p.layOut && p.options.Directory == "":
-		return cli.Usage("--layout-only needs --directory")
+		return cli.NewUsageError("--layout-only needs --directory")
 	case p.layOut && p.serve != "":
-		return cli.Usage("--layout-only and --serve exclude each other")
+		return cli.NewUsageError("--layout-only and --serve exclude each other")
 	case p.layOut:
 		return nil
 	case p.options.Programs != "":

@@ -91,17 +91,17 @@ func (s *simulator) register(cmd *cobra.Command) {
 	flags.Uint64Var(&c.Seed, "seed", 1, "first seed of the random numbers; the same seed gives the same result")
 	s.output.Register(cmd)
 	cli.CompleteMachines(cmd)
-	cli.Complete(cmd, "node", cli.Fixed(simulate.Presets()...))
-	cli.Complete(cmd, "policy", cli.Fixed(policies...))
-	cli.Complete(cmd, "ways", cli.Fixed(simulate.WayNames()...))
+	cli.CompleteFlag(cmd, "node", cli.FixedValues(simulate.Presets()...))
+	cli.CompleteFlag(cmd, "policy", cli.FixedValues(policies...))
+	cli.CompleteFlag(cmd, "ways", cli.FixedValues(simulate.WayNames()...))
 }
 
 func (s *simulator) run(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("machine") && cmd.Flags().Changed("node") {
-		return cli.Usage("--machine and --node exclude each other")
+		return cli.NewUsageError("--machine and --node exclude each other")
 	}
 	if err := s.parse(); err != nil {
-		return cli.Usage("%w", err)
+		return cli.NewUsageError("%w", err)
 	}
 	var err error
 	if s.config.Node, err = s.node(); err != nil {
@@ -137,7 +137,7 @@ func (s *simulator) parse() (err error) {
 // node returns the node: a preset, or a recorded machine with its GPUs and the VFs of its RDMA NICs. A PF
 // that was recorded with VFs gets no further VFs.
 func (s *simulator) node() (*simulate.Node, error) {
-	if s.source.Live() {
+	if s.source.IsLive() {
 		return simulate.NewPreset(s.preset, s.vfs)
 	}
 	n, err := machine.Read(&s.source)
@@ -226,14 +226,14 @@ func drawProgress(terminal *cli.PrintableWriter, progress *func(done, all int)) 
 		if percent := 100 * done / all; percent != shown {
 			shown = percent
 			filled := width * done / all
-			terminal.Control("\r")
+			terminal.WriteControl("\r")
 			fmt.Fprintf(terminal, "%s%s %3d %%", strings.Repeat("█", filled), strings.Repeat("░", width-filled),
 				percent)
 		}
 	}
 	draw(0, 1)
 	*progress = draw
-	return func() { terminal.Control("\r" + strings.Repeat(" ", width+6) + "\r") }
+	return func() { terminal.WriteControl("\r" + strings.Repeat(" ", width+6) + "\r") }
 }
 
 // writeProgress writes a line at every tick.

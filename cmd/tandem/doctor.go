@@ -30,7 +30,7 @@ const doctorExitCodes = `  3  errors or warnings found
 `
 
 func newDoctor() *cobra.Command {
-	x := examiner{format: cli.OneOf(cli.AsTable, cli.AsJSON).Judging(doctorVerdicts)}
+	x := examiner{format: cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(doctorVerdicts)}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find problems that prevent GPUs and VFs on the same switch on this node",
@@ -69,13 +69,13 @@ Unreadable data is reported as unknown, not as a problem. The complete set of ch
     tandem doctor --dev-root=/host/dev --kubelet-dir=/host/var/lib/kubelet --run-dir=/host/run/tandem`,
 		Args:        cli.NoArguments,
 		Annotations: map[string]string{cli.MoreExitCodes: doctorExitCodes},
-		RunE:        func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
+		RunE:        func(cmd *cobra.Command, _ []string) error { return x.runDoctor(cmd) },
 	}
-	x.register(cmd)
+	x.registerFlags(cmd)
 	return cmd
 }
 
-func (x *examiner) register(cmd *cobra.Command) {
+func (x *examiner) registerFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	registerSource(cmd, &x.node.From)
 	x.registerNode(flags)
@@ -109,16 +109,16 @@ func (x *examiner) registerNode(flags *pflag.FlagSet) {
 		"to select VFs (default the VFs that the running tandem-rdma offers, or of the ConfigMap of a pod)")
 }
 
-func (x *examiner) run(cmd *cobra.Command) error {
-	switch recorded := !x.node.From.Live(); {
+func (x *examiner) runDoctor(cmd *cobra.Command) error {
+	switch recorded := !x.node.From.IsLive(); {
 	case recorded:
 		if err := refuseFlags(cmd, "machine", ofRecordings...); err != nil {
 			return err
 		}
 	case x.node.CPUs < 0:
-		return cli.Usage("--cpus %d: want 0 or more", x.node.CPUs)
+		return cli.NewUsageError("--cpus %d: want 0 or more", x.node.CPUs)
 	case x.static && !x.dropIn:
-		return cli.Usage("--static-cpus belongs to --drop-in")
+		return cli.NewUsageError("--static-cpus belongs to --drop-in")
 	case x.dropIn:
 		text, err := x.node.ReadDropIn(cmd.Context(), x.static)
 		if err == nil {
@@ -130,10 +130,10 @@ func (x *examiner) run(cmd *cobra.Command) error {
 		return err
 	}
 	found := doctor.Examine(x.node)
-	if err := x.format.Write(cmd, found, func() []byte { return x.text(found) }); err != nil {
+	if err := x.format.Write(cmd, found, func() []byte { return x.reportText(found) }); err != nil {
 		return err
 	}
-	return verdict(found.Findings)
+	return exitError(found.Findings)
 }
 
 // ofRecordings are the flags that have a meaning for a recording.
@@ -143,14 +143,14 @@ var ofRecordings = []string{"machine", "topology-file", "config", "output", cli.
 func refuseFlags(cmd *cobra.Command, given string, but ...string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if err == nil && !slices.Contains(but, f.Name) {
-			err = cli.Usage("--%s and --%s exclude each other", given, f.Name)
+			err = cli.NewUsageError("--%s and --%s exclude each other", given, f.Name)
 		}
 	})
 	return err
 }
 
-// text returns a report for people.
-func (x *examiner) text(found doctor.Findings) []byte {
+// reportText returns a report for people.
+func (x *examiner) reportText(found doctor.Findings) []byte {
 	remark := []byte(found.Remark)
 	if len(remark) > 0 {
 		remark = append(remark, "\n\n"...)
@@ -167,8 +167,8 @@ func modeText(m coordination.Mode) []byte {
 		"kubelet's managers are not checked.\n\n")
 }
 
-// verdict returns the error for the exit code, or nil without findings.
-func verdict(findings []doctor.Finding) error {
+// exitError returns the error for the exit code, or nil without findings.
+func exitError(findings []doctor.Finding) error {
 	known := func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }
 	switch {
 	case slices.ContainsFunc(findings, known):

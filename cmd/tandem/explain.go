@@ -17,7 +17,7 @@ func newExplain() *cobra.Command {
 	var runDir, kubeletDir, container, created string
 	var present coordinator.Present
 	var all bool
-	format := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(explainVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(explainVerdicts)
 	cmd := &cobra.Command{
 		Use:   "explain [[NAMESPACE/]POD]",
 		Short: "Explain the device assignment of a pod's containers",
@@ -37,7 +37,7 @@ The command requires root.`,
   tandem explain team/train-0 --container worker -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && container != "" {
-				return cli.Usage("want one pod: [NAMESPACE/]POD")
+				return cli.NewUsageError("want one pod: [NAMESPACE/]POD")
 			}
 			return nil
 		},
@@ -45,14 +45,14 @@ The command requires root.`,
 			if created != "" {
 				var err error
 				if present.Created, err = time.Parse(time.RFC3339, created); err != nil {
-					return cli.Usage("--created %q: want a time, as in 2026-01-02T15:04:05Z", created)
+					return cli.NewUsageError("--created %q: want a time, as in 2026-01-02T15:04:05Z", created)
 				}
 			}
-			show := coordinator.List
+			show := coordinator.ListDecisions
 			var namespace, pod string
 			if len(args) == 1 {
 				show = func(decisions []coordinator.Decision) []byte {
-					return coordinator.Explanation(decisions, coordinator.Now(cmd.Context(), runDir), all)
+					return coordinator.ExplainDecisions(decisions, coordinator.AskNow(cmd.Context(), runDir), all)
 				}
 				var err error
 				if namespace, pod, err = splitPod(args[0]); err != nil {
@@ -82,8 +82,8 @@ The command requires root.`,
 			return format.Write(cmd, known, func() []byte { return show(known.Decisions) })
 		},
 	}
-	cmd.ValidArgsFunction = cli.First(func(cmd *cobra.Command, _ string) ([]string, error) {
-		return coordinator.Pods(cmd.Context(), runDir)
+	cmd.ValidArgsFunction = cli.CompleteFirst(func(cmd *cobra.Command, _ string) ([]string, error) {
+		return coordinator.ListPods(cmd.Context(), runDir)
 	})
 	cmd.Flags().StringVarP(&container, "container", "c", "",
 		"show only this container of the pod (default all containers)")
@@ -106,7 +106,7 @@ func splitPod(name string) (namespace, pod string, err error) {
 		namespace, pod = "", name
 	}
 	if pod == "" || strings.Contains(pod, "/") {
-		return "", "", cli.Usage("pod %q: want [NAMESPACE/]POD", name)
+		return "", "", cli.NewUsageError("pod %q: want [NAMESPACE/]POD", name)
 	}
 	return namespace, pod, nil
 }

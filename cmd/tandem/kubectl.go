@@ -26,8 +26,8 @@ const (
 	asCompletion = "kubectl_complete-tandem"
 )
 
-// program returns the command for the name under which the program was started, and the arguments.
-func program(args []string) (*cobra.Command, []string) {
+// commandOf returns the command for the name under which the program was started, and the arguments.
+func commandOf(args []string) (*cobra.Command, []string) {
 	switch filepath.Base(args[0]) {
 	case asPlugin:
 		return newKubectl(), args[1:]
@@ -43,7 +43,7 @@ func program(args []string) (*cobra.Command, []string) {
 // newKubectl returns the command of the kubectl plugin, which queries the nodes of a cluster instead of this
 // node.
 func newKubectl() *cobra.Command {
-	root := cli.Rooted(&cobra.Command{
+	root := cli.CompleteRoot(&cobra.Command{
 		Use:   asPlugin,
 		Short: "Query the nodes of a cluster for GPUs and RDMA VFs on the same PCIe switch",
 		Long: `Query the nodes of a cluster for GPUs and RDMA VFs on the same PCIe switch. The command runs the program tandem in the pods of
@@ -79,16 +79,16 @@ func ofDaemons(o *cluster.Options) *cluster.Options {
 	return &those
 }
 
-// connect reads the kubeconfig.
-func connect(o *cluster.Options) (*cluster.Cluster, error) {
+// connectTo reads the kubeconfig.
+func connectTo(o *cluster.Options) (*cluster.Cluster, error) {
 	if o.Timeout <= 0 {
-		return nil, cli.Usage("--timeout %s: want more than 0", o.Timeout)
+		return nil, cli.NewUsageError("--timeout %s: want more than 0", o.Timeout)
 	}
 	return cluster.Connect(*o)
 }
 
 func newClusterDoctor(o *cluster.Options) *cobra.Command {
-	format, cpus := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(doctorVerdicts), 0
+	format, cpus := cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(doctorVerdicts), 0
 	cmd := &cobra.Command{
 		Use:   "doctor NODE",
 		Short: "Find problems that prevent GPUs and VFs on the same switch on a node",
@@ -101,15 +101,15 @@ command changes nothing.`,
 		Annotations: map[string]string{cli.MoreExitCodes: doctorExitCodes},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return cli.Usage("want one node: NODE")
+				return cli.NewUsageError("want one node: NODE")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cpus < 0 {
-				return cli.Usage("--cpus %d: want 0 or more", cpus)
+				return cli.NewUsageError("--cpus %d: want 0 or more", cpus)
 			}
-			c, err := connect(ofDaemons(o))
+			c, err := connectTo(ofDaemons(o))
 			if err != nil {
 				return err
 			}
@@ -126,8 +126,8 @@ command changes nothing.`,
 			}
 			return err
 		},
-		ValidArgsFunction: cli.First(func(cmd *cobra.Command, typed string) ([]string, error) {
-			return nodes(ofDaemons(o))(cmd, typed)
+		ValidArgsFunction: cli.CompleteFirst(func(cmd *cobra.Command, typed string) ([]string, error) {
+			return completeNodes(ofDaemons(o))(cmd, typed)
 		}),
 	}
 	cmd.Flags().IntVar(&cpus, "cpus", 0, "exclusive CPUs that containers request in addition to GPUs and VFs")
@@ -135,10 +135,10 @@ command changes nothing.`,
 	return cmd
 }
 
-// nodes completes the names of nodes with a daemon.
-func nodes(o *cluster.Options) cli.Values {
+// completeNodes completes the names of nodes with a daemon.
+func completeNodes(o *cluster.Options) cli.Values {
 	return func(cmd *cobra.Command, _ string) ([]string, error) {
-		c, err := connect(o)
+		c, err := connectTo(o)
 		if err != nil {
 			return nil, err
 		}
@@ -149,7 +149,7 @@ func nodes(o *cluster.Options) cli.Values {
 
 func newClusterExplain(o *cluster.Options) *cobra.Command {
 	var q cluster.Question
-	format := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(explainVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(explainVerdicts)
 	cmd := &cobra.Command{
 		Use:   "explain [NAMESPACE/]POD",
 		Short: "Explain the device assignment of a pod's containers",
@@ -164,7 +164,7 @@ admits the pod. What was free at the rejection is in no record; the output tells
   kubectl tandem explain team/train-0 --node gpu-17`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return cli.Usage("want one pod: [NAMESPACE/]POD")
+				return cli.NewUsageError("want one pod: [NAMESPACE/]POD")
 			}
 			return nil
 		},
@@ -173,7 +173,7 @@ admits the pod. What was free at the rejection is in no record; the output tells
 			if q.Namespace, q.Pod, err = splitPod(args[0]); err != nil {
 				return err
 			}
-			c, err := connect(o)
+			c, err := connectTo(o)
 			if err != nil {
 				return err
 			}
@@ -184,8 +184,8 @@ admits the pod. What was free at the rejection is in no record; the output tells
 			}
 			return format.Show(cmd, printed)
 		},
-		ValidArgsFunction: cli.First(func(cmd *cobra.Command, typed string) ([]string, error) {
-			c, err := connect(o)
+		ValidArgsFunction: cli.CompleteFirst(func(cmd *cobra.Command, typed string) ([]string, error) {
+			c, err := connectTo(o)
 			if err != nil {
 				return nil, err
 			}
@@ -205,13 +205,13 @@ admits the pod. What was free at the rejection is in no record; the output tells
 	cmd.Flags().BoolVar(&q.All, "all", false,
 		"also show the decisions for deleted pods of the same name, at the end")
 	cmd.Flags().StringVar(&q.Node, "node", "", "node of a deleted pod")
-	cli.Complete(cmd, "node", nodes(o))
+	cli.CompleteFlag(cmd, "node", completeNodes(o))
 	format.Register(cmd)
 	return cmd
 }
 
 func newClusterStatus(o *cluster.Options) *cobra.Command {
-	format := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(statusVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(statusVerdicts)
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show free devices and problems of all nodes",
@@ -224,7 +224,7 @@ and problems. If a node does not answer, its line shows the reason; it is an err
   kubectl tandem status --context training -o json`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := connect(ofDaemons(o))
+			c, err := connectTo(ofDaemons(o))
 			if err != nil {
 				return err
 			}
@@ -233,7 +233,7 @@ and problems. If a node does not answer, its line shows the reason; it is an err
 				return err
 			}
 			err = format.Write(cmd, status, status.Table)
-			if err == nil && !slices.ContainsFunc(status.Nodes, cluster.NodeStatus.Answers) {
+			if err == nil && !slices.ContainsFunc(status.Nodes, cluster.NodeStatus.HasAnswer) {
 				err = errors.New("no node answers: the output has the reasons")
 			}
 			return err

@@ -27,7 +27,7 @@ import (
 // plugin runs kubectl tandem.
 func plugin(kubeconfig string, args ...string) (code int, stdout, stderr string) {
 	var out, problems bytes.Buffer
-	root, args := program(append([]string{"/usr/local/bin/" + asPlugin, "--kubeconfig", kubeconfig}, args...))
+	root, args := commandOf(append([]string{"/usr/local/bin/" + asPlugin, "--kubeconfig", kubeconfig}, args...))
 	code = cli.Execute(root, args, &out, &problems)
 	return code, out.String(), problems.String()
 }
@@ -363,7 +363,7 @@ func TestCompletion(t *testing.T) {
 	serveAs(t, runDir, decisionsOfTwo{})
 	of := func(name string, args ...string) string {
 		var out, problems bytes.Buffer
-		root, args := program(append([]string{name}, args...))
+		root, args := commandOf(append([]string{name}, args...))
 		cli.Execute(root, args, &out, &problems)
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		return strings.Join(lines[:len(lines)-1], " ") // the last line has the completion mode

@@ -23,12 +23,12 @@ import (
 
 func main() {
 	klog.SetLogger(logr.Discard()) // of client-go, whose errors have all that users need
-	root, args := program(os.Args)
+	root, args := commandOf(os.Args)
 	os.Exit(cli.Execute(root, args, os.Stdout, os.Stderr))
 }
 
 func newRoot() *cobra.Command {
-	root := cli.Rooted(&cobra.Command{
+	root := cli.CompleteRoot(&cobra.Command{
 		Use:   "tandem",
 		Short: "Show, record and plan GPUs and RDMA VFs on the same PCIe switch",
 		Long: `Show, record and plan GPUs and RDMA VFs on the same PCIe switch.
@@ -103,7 +103,7 @@ func registerKubeletDir(flags *pflag.FlagSet, dir *string) {
 // checkSource refuses two sources at once.
 func checkSource(flags *pflag.FlagSet) error {
 	if flags.Changed("machine") && flags.Changed("sysfs-root") {
-		return cli.Usage("--machine and --sysfs-root exclude each other")
+		return cli.NewUsageError("--machine and --sysfs-root exclude each other")
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func newPlan() *cobra.Command {
 	var q machine.Question
 	var stock bool
 	var width int
-	format := cli.OneOf(cli.AsTable, cli.AsJSON, asSVG).Judging(planVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON, asSVG).WithVerdicts(planVerdicts)
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Show the GPUs and VFs that a container would get",
@@ -44,10 +44,10 @@ Whether a pool without excludeTopology has NUMA hints follows from the machine, 
 				return err
 			}
 			if q.GPUs == 0 && q.VFs == 0 {
-				return cli.Usage("want a number of GPUs, VFs or both: --gpus 1 --vfs 1")
+				return cli.NewUsageError("want a number of GPUs, VFs or both: --gpus 1 --vfs 1")
 			}
 			if width < picture.Narrow {
-				return cli.Usage("--width %d: want at least %d pixels", width, picture.Narrow)
+				return cli.NewUsageError("--width %d: want at least %d pixels", width, picture.Narrow)
 			}
 			n, err := machine.Read(&from)
 			if err != nil {
@@ -71,7 +71,7 @@ Whether a pool without excludeTopology has NUMA hints follows from the machine, 
 			} else {
 				err = format.Write(cmd, answer, answer.Table)
 			}
-			if err == nil && answer.Rejected() {
+			if err == nil && answer.IsRejected() {
 				err = cli.FoundError(exitFound)
 			}
 			return err

@@ -33,7 +33,7 @@ const qualifyExitCodes = `  3  a part failed
 `
 
 func newQualify() *cobra.Command {
-	q := &qualifier{examiner: examiner{format: cli.OneOf(cli.AsTable, cli.AsJSON).Judging(qualifyVerdicts)}}
+	q := &qualifier{examiner: examiner{format: cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(qualifyVerdicts)}}
 	cmd := &cobra.Command{
 		Use:   "qualify",
 		Short: "Write the evidence of this node to one file, and judge the evidence",
@@ -56,7 +56,7 @@ the file before you send it (docs/qualify.md). A command with --machine reads th
   tandem topo --machine node.json`,
 		Args:        cli.NoArguments,
 		Annotations: map[string]string{cli.MoreExitCodes: qualifyExitCodes},
-		RunE:        func(cmd *cobra.Command, _ []string) error { return q.run(cmd) },
+		RunE:        func(cmd *cobra.Command, _ []string) error { return q.runQualify(cmd) },
 	}
 	flags := cmd.Flags()
 	q.registerNode(flags)
@@ -72,14 +72,14 @@ the file before you send it (docs/qualify.md). A command with --machine reads th
 	return cmd
 }
 
-func (q *qualifier) run(cmd *cobra.Command) error {
+func (q *qualifier) runQualify(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("check") {
-		return q.judge(cmd)
+		return q.judgeReport(cmd)
 	}
 	if cmd.Flags().Changed("output") {
-		return cli.Usage("--output belongs to --check: without --check the report is JSON")
+		return cli.NewUsageError("--output belongs to --check: without --check the report is JSON")
 	}
-	report, err := q.collect(cmd)
+	report, err := q.collectEvidence(cmd)
 	if err != nil {
 		return err
 	}
@@ -94,11 +94,11 @@ func (q *qualifier) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return worst(report)
+	return worstVerdict(report)
 }
 
-// judge judges a report.
-func (q *qualifier) judge(cmd *cobra.Command) (err error) {
+// judgeReport judges a report.
+func (q *qualifier) judgeReport(cmd *cobra.Command) (err error) {
 	if err := refuseFlags(cmd, "check", "check", "output", cli.Colour); err != nil {
 		return err
 	}
@@ -116,11 +116,11 @@ func (q *qualifier) judge(cmd *cobra.Command) (err error) {
 	if err := q.format.Write(cmd, report.Results, report.Table); err != nil {
 		return err
 	}
-	return worst(report)
+	return worstVerdict(report)
 }
 
-// worst returns the error for the exit code, nil if all parts passed.
-func worst(report *qualify.Report) error {
+// worstVerdict returns the error for the exit code, nil if all parts passed.
+func worstVerdict(report *qualify.Report) error {
 	switch report.Worst() {
 	case qualify.Failed:
 		return cli.FoundError(exitFound)
@@ -131,8 +131,8 @@ func worst(report *qualify.Report) error {
 	}
 }
 
-// collect reads all evidence of this node.
-func (q *qualifier) collect(cmd *cobra.Command) (*qualify.Report, error) {
+// collectEvidence reads all evidence of this node.
+func (q *qualifier) collectEvidence(cmd *cobra.Command) (*qualify.Report, error) {
 	e := qualify.Evidence{Tandem: version.Text()}
 	if err := q.readFiles(&e); err != nil {
 		return nil, err

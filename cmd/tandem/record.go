@@ -42,7 +42,7 @@ on any computer.`,
 			if err := writeNew(machine, file, force, cmd.OutOrStdout()); err != nil {
 				return err
 			}
-			summarise(machine, cmd.ErrOrStderr())
+			summariseRecording(machine, cmd.ErrOrStderr())
 			return nil
 		},
 	}
@@ -80,8 +80,8 @@ func writeNew(content io.WriterTo, name string, force bool, stdout io.Writer) er
 	return err
 }
 
-// summarise reports the recorded and the omitted parts.
-func summarise(machine *recording.Machine, w io.Writer) {
+// summariseRecording reports the recorded and the omitted parts.
+func summariseRecording(machine *recording.Machine, w io.Writer) {
 	var parts []string
 	for _, part := range [][2]string{
 		{"PCI function", "bus/pci/devices/*"}, {"NUMA node", "devices/system/node/node*"},

@@ -27,7 +27,7 @@ type looker struct {
 }
 
 func newStatus() *cobra.Command {
-	l := looker{format: cli.OneOf(cli.AsTable, asWide, cli.AsJSON).Judging(statusVerdicts)}
+	l := looker{format: cli.OneOf(cli.AsTable, asWide, cli.AsJSON).WithVerdicts(statusVerdicts)}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show free and allocated devices by switch, and their holders",
@@ -54,13 +54,13 @@ can; set another address, or use a tunnel (kubectl port-forward, ssh -L).`,
   tandem status --serve :8080
   kubectl -n kube-system exec daemonset/tandem-gpu -- tandem status`,
 		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return l.runStatus(cmd) },
 	}
-	l.register(cmd)
+	l.registerFlags(cmd)
 	return cmd
 }
 
-func (l *looker) register(cmd *cobra.Command) {
+func (l *looker) registerFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	registerRunDir(flags, &l.runDir)
 	registerKubeletDir(flags, &l.kubeletDir)
@@ -74,35 +74,35 @@ func (l *looker) register(cmd *cobra.Command) {
 	registerTopologyFile(flags, &l.from.TopologyFile)
 }
 
-func (l *looker) run(cmd *cobra.Command) error {
+func (l *looker) runStatus(cmd *cobra.Command) error {
 	switch serves := cmd.Flags().Changed("serve"); {
 	case serves && cmd.Flags().Changed("output"):
-		return cli.Usage("--serve and --output exclude each other")
+		return cli.NewUsageError("--serve and --output exclude each other")
 	case serves && l.watch:
-		return cli.Usage("--serve and --watch exclude each other: the page follows what happens")
+		return cli.NewUsageError("--serve and --watch exclude each other: the page follows what happens")
 	case serves:
 		return serveStatus(cmd, l.serve, &coordinator.Viewer{
 			RunDir: l.runDir, KubeletDir: l.kubeletDir, From: l.from, Title: l.from.Title(),
 		})
 	case l.watch:
-		return l.follow(cmd)
+		return l.followStatus(cmd)
 	}
-	shown, err := l.look(cmd.Context())
+	shown, err := l.lookOnce(cmd.Context())
 	if err != nil {
 		return err
 	}
 	return l.format.Show(cmd, shown)
 }
 
-// look queries the plugins and the kubelet, and returns their state in the chosen format.
-func (l *looker) look(ctx context.Context) ([]byte, error) {
-	s, err := coordinator.Look(ctx, l.runDir, l.kubeletDir, l.from.SysfsRoot)
+// lookOnce queries the plugins and the kubelet, and returns their state in the chosen format.
+func (l *looker) lookOnce(ctx context.Context) ([]byte, error) {
+	s, err := coordinator.ReadStatus(ctx, l.runDir, l.kubeletDir, l.from.SysfsRoot)
 	if err != nil {
 		return nil, err
 	}
 	table := s.Table
 	if l.format.Format == asWide {
-		table = s.Wide
+		table = s.WideTable
 	}
 	return l.format.Text(s, table)
 }
@@ -110,8 +110,8 @@ func (l *looker) look(ctx context.Context) ([]byte, error) {
 // watchPause is the polling interval: changes send no notification.
 const watchPause = time.Second
 
-// follow shows the state repeatedly until a signal comes.
-func (l *looker) follow(cmd *cobra.Command) error {
+// followStatus shows the state repeatedly until a signal comes.
+func (l *looker) followStatus(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	show := func(shown []byte) error {
@@ -120,12 +120,12 @@ func (l *looker) follow(cmd *cobra.Command) error {
 		}
 		return l.format.Show(cmd, shown)
 	}
-	return watch(ctx, cmd.ErrOrStderr(), l.look, show)
+	return watchChanges(ctx, cmd.ErrOrStderr(), l.lookOnce, show)
 }
 
-// watch shows the result of look, and each changed result, until ctx is done. A failure of the first look is
-// returned; later failures are reported once each.
-func watch(
+// watchChanges shows the result of look, and each changed result, until ctx is done. A failure of the first
+// look is returned; later failures are reported once each.
+func watchChanges(
 	ctx context.Context, problems io.Writer, look func(context.Context) ([]byte, error), show func([]byte) error,
 ) error {
 	pause := time.NewTicker(watchPause)

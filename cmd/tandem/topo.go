@@ -56,9 +56,9 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 				return err
 			}
 			if len(only) > 0 && format.Format != asNCCL {
-				return cli.Usage("--devices belongs to -o nccl")
+				return cli.NewUsageError("--devices belongs to -o nccl")
 			}
-			if err := published.check(cmd.Flags(), format.Format); err != nil {
+			if err := published.checkFlags(cmd.Flags(), format.Format); err != nil {
 				return err
 			}
 			n, err := machine.Read(&from)
@@ -72,7 +72,7 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
 			if format.Format == asSlice {
-				return published.write(cmd.OutOrStdout(), cmd.ErrOrStderr(), n, &from)
+				return published.writeSlices(cmd.OutOrStdout(), cmd.ErrOrStderr(), n, &from)
 			}
 			m := machine.NewMatrix(n, all)
 			if format.Format == asNCCL {
@@ -93,7 +93,7 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 	registerRunDir(cmd.Flags(), &runDir)
 	cmd.Flags().StringSliceVar(&only, "devices", nil,
 		`with -o nccl: addresses of the GPUs and VFs to write, or "container" for the devices of the current container`)
-	published.register(cmd.Flags())
+	published.registerFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, "also show NICs without RDMA")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
 		"also show PCIe links, IOMMU groups, RDMA ports, and the effect of ACS on same-switch pairs (requires "+
@@ -106,14 +106,14 @@ const ofContainer = "container"
 
 // writeNCCL writes a topology file with these devices, or all of the matrix.
 func writeNCCL(w io.Writer, m *machine.Matrix, n *machine.Node, from *machine.Source, only []string) error {
-	functions, err := functions(n, m, from, only)
+	functions, err := selectFunctions(n, m, from, only)
 	if err != nil {
 		return err
 	}
 	return nccl.Write(w, n.Tree, functions)
 }
 
-func functions(
+func selectFunctions(
 	n *machine.Node, m *machine.Matrix, from *machine.Source, only []string,
 ) (functions []topology.Address, err error) {
 	switch {
@@ -133,7 +133,7 @@ func functions(
 		for _, text := range only {
 			address, err := topology.ParseAddress(text)
 			if err != nil {
-				return nil, cli.Usage("--devices: %w", err)
+				return nil, cli.NewUsageError("--devices: %w", err)
 			}
 			functions = append(functions, address)
 		}
@@ -151,7 +151,7 @@ type published struct {
 // ofSlices are their names.
 var ofSlices = []string{"config", "no-counters", "vfs-per-pf"}
 
-func (p *published) register(flags *pflag.FlagSet) {
+func (p *published) registerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&p.config, "config", "",
 		"with -o resourceslices: config.json of the SR-IOV network device plugin, to select VFs "+
 			"(default all VFs of NICs with RDMA)")
@@ -162,21 +162,21 @@ func (p *published) register(flags *pflag.FlagSet) {
 		"with -o resourceslices: maximum number of VFs of a PF, 0 for all")
 }
 
-// check rejects the flags for other formats, and invalid values.
-func (p *published) check(flags *pflag.FlagSet, format string) error {
+// checkFlags rejects the flags for other formats, and invalid values.
+func (p *published) checkFlags(flags *pflag.FlagSet, format string) error {
 	for _, name := range ofSlices {
 		if flags.Changed(name) && format != asSlice {
-			return cli.Usage("--%s belongs to -o %s", name, asSlice)
+			return cli.NewUsageError("--%s belongs to -o %s", name, asSlice)
 		}
 	}
 	if p.perPF < 0 {
-		return cli.Usage("--vfs-per-pf %d: want 0, for all, or more", p.perPF)
+		return cli.NewUsageError("--vfs-per-pf %d: want 0, for all, or more", p.perPF)
 	}
 	return nil
 }
 
-// write writes the ResourceSlices of a machine as YAML, and notes on the omitted parts.
-func (p *published) write(out, notes io.Writer, n *machine.Node, from *machine.Source) error {
+// writeSlices writes the ResourceSlices of a machine as YAML, and notes on the omitted parts.
+func (p *published) writeSlices(out, notes io.Writer, n *machine.Node, from *machine.Source) error {
 	inventory, err := n.Inventory(p.config, from)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 func newVerify() *cobra.Command {
 	v := verify.Check{Within: topology.C2C}
 	var measured traffics
-	format := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(verifyVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(verifyVerdicts)
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Verify inside a pod that its GPUs and VFs are on the same switches",
@@ -48,7 +48,7 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v.Environment = os.Environ()
 			var err error
-			if v.Traffic, err = measured.plan(cmd); err != nil {
+			if v.Traffic, err = measured.planTraffic(cmd); err != nil {
 				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -76,11 +76,11 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 	cmd.Flags().TextVar(&v.Within, "within", topology.C2C,
 		"maximum accepted distance of a pair: PIX, PXB, C2C, PHB, NODE or SYS")
 	levels := []string{"PIX", "PXB", "C2C", "PHB", "NODE", "SYS"}
-	cli.Complete(cmd, "within", cli.Fixed(levels...))
+	cli.CompleteFlag(cmd, "within", cli.FixedValues(levels...))
 	plainflag.Words(cmd.Flags(), "within", levels...)
 	cmd.Flags().BoolVar(&v.InOrder, "in-order", false,
 		"also fail unless the i-th VF pairs with the i-th GPU")
-	measured.register(cmd)
+	measured.registerFlags(cmd)
 	format.Register(cmd)
 	return cmd
 }
@@ -92,7 +92,7 @@ type traffics struct {
 	verify.TrafficPlan
 }
 
-func (t *traffics) register(cmd *cobra.Command) {
+func (t *traffics) registerFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&t.wanted, "traffic", false, "measure bandwidth and latency of each pair with perftest")
 	flags.BoolVar(&t.Server, "server", false, "with --traffic: serve the pairs of a container with --client")
@@ -116,23 +116,23 @@ func (t *traffics) register(cmd *cobra.Command) {
 // addChoice adds a flag with a fixed set of values, the first of which is the default.
 func addChoice(cmd *cobra.Command, value *string, name, what string, allowed ...string) {
 	plainflag.Choice(cmd.Flags(), value, name, allowed[0], what+": "+plainflag.List(allowed), allowed...)
-	cli.Complete(cmd, name, cli.Fixed(allowed...))
+	cli.CompleteFlag(cmd, name, cli.FixedValues(allowed...))
 }
 
-// plan returns the plan of the flags, nil without --traffic.
-func (t *traffics) plan(cmd *cobra.Command) (*verify.TrafficPlan, error) {
+// planTraffic returns the plan of the flags, nil without --traffic.
+func (t *traffics) planTraffic(cmd *cobra.Command) (*verify.TrafficPlan, error) {
 	if !t.wanted {
 		var err error
 		cmd.Flags().Visit(func(f *pflag.Flag) {
 			if strings.HasPrefix(f.Name, "traffic-") || f.Name == "server" || f.Name == "client" {
-				err = cli.Usage("--%s needs --traffic", f.Name)
+				err = cli.NewUsageError("--%s needs --traffic", f.Name)
 			}
 		})
 		return nil, err
 	}
 	t.Memory, t.To = verify.Memory(t.memory), verify.Direction(t.to)
 	if err := t.Validate(); err != nil {
-		return nil, cli.Usage("%w", err)
+		return nil, cli.NewUsageError("%w", err)
 	}
 	t.Environment, t.Progress = os.Environ(), cmd.ErrOrStderr()
 	return &t.TrafficPlan, nil

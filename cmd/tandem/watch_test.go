@@ -33,7 +33,7 @@ func TestWatch(t *testing.T) {
 			return []byte(answers[asked-1]), nil
 		}
 		var out, problems bytes.Buffer
-		if err := watch(ctx, &problems, look, func(shown []byte) error {
+		if err := watchChanges(ctx, &problems, look, func(shown []byte) error {
 			out.Write(append(shown, '|'))
 			return nil
 		}); err != nil {
@@ -54,10 +54,10 @@ func TestWatchEnds(t *testing.T) {
 	away, full := errors.New("nobody answers"), errors.New("no space left")
 	look := func(context.Context) ([]byte, error) { return []byte("a"), nil }
 	fails := func(context.Context) ([]byte, error) { return nil, away }
-	if err := watch(t.Context(), nil, fails, nil); !errors.Is(err, away) {
+	if err := watchChanges(t.Context(), nil, fails, nil); !errors.Is(err, away) {
 		t.Errorf("the first question fails: %v", err)
 	}
-	if err := watch(t.Context(), nil, look, func([]byte) error { return full }); !errors.Is(err, full) {
+	if err := watchChanges(t.Context(), nil, look, func([]byte) error { return full }); !errors.Is(err, full) {
 		t.Errorf("nothing can be written: %v", err)
 	}
 }

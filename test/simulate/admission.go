@@ -203,7 +203,7 @@ func (g *guest) Pick(of devicemanager.Set, count int) devicemanager.Set {
 	var devices []int
 	of.Each(func(i int) { devices = append(devices, i) })
 	picked := g.state.devices.NewSet()
-	for _, i := range machine.Pick(devices, count, g.rng) {
+	for _, i := range machine.PickRandom(devices, count, g.rng) {
 		picked.Insert(i)
 	}
 	return picked

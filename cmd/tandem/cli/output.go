@@ -39,8 +39,8 @@ type Output struct {
 // OneOf returns the flag with these formats.
 func OneOf(formats ...string) Output { return Output{Format: formats[0], formats: formats} }
 
-// Judging adds the verdicts of the text for people.
-func (o Output) Judging(verdicts Verdicts) Output {
+// WithVerdicts adds the verdicts of the text for people.
+func (o Output) WithVerdicts(verdicts Verdicts) Output {
 	o.verdicts = verdicts
 	return o
 }
@@ -64,7 +64,7 @@ func (o *Output) Type() string { return "FORMAT" }
 func (o *Output) Register(cmd *cobra.Command) {
 	cmd.Flags().VarP(o, "output", "o", plainflag.List(o.formats))
 	plainflag.Words(cmd.Flags(), "output", o.formats...)
-	Complete(cmd, "output", Fixed(o.formats...))
+	CompleteFlag(cmd, "output", FixedValues(o.formats...))
 }
 
 // Write writes an answer as JSON, or a table for people.
@@ -119,7 +119,7 @@ func newScreen(out io.Writer, mode string, env func(string) string) Screen {
 			s.Width, _, _ = term.GetSize(int(file.Fd())) // 0 if unknown
 		}
 	}
-	s.Colour = coloured(mode, isTerminal, env)
+	s.Colour = hasColours(mode, isTerminal, env)
 	return s
 }
 
@@ -129,14 +129,14 @@ func (s Screen) Show(text []byte, verdicts Verdicts) error {
 	text = []byte(PrintableLines(string(text)))
 	out, ok := s.Out.(*PrintableWriter)
 	if !ok || !s.Colour {
-		_, err := s.Out.Write(fold(text, s.Width))
+		_, err := s.Out.Write(foldText(text, s.Width))
 		return err
 	}
-	for _, part := range runs(fold(verdicts.shade(text), s.Width)) {
-		out.Control(string(part.colour))
+	for _, part := range splitRuns(foldText(verdicts.shadeWords(text), s.Width)) {
+		out.WriteControl(string(part.colour))
 		_, err := io.WriteString(out, part.text)
 		if part.colour != "" {
-			out.Control(string(none))
+			out.WriteControl(string(none))
 		}
 		if err != nil {
 			return err

@@ -48,7 +48,7 @@ func TestWriter(t *testing.T) {
 		t.Errorf("%q has control characters", out.Bytes())
 	}
 	out.Reset()
-	if w.Control("\r"); out.String() != "\r" {
+	if w.WriteControl("\r"); out.String() != "\r" {
 		t.Errorf("a sequence of its own is %q", out.String())
 	}
 	if _, ok := w.Terminal(); ok {

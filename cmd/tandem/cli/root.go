@@ -49,8 +49,8 @@ func Execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	}
 }
 
-// Rooted adds the parts that all programs have in common to a root command.
-func Rooted(root *cobra.Command) *cobra.Command {
+// CompleteRoot adds the parts that all programs have in common to a root command.
+func CompleteRoot(root *cobra.Command) *cobra.Command {
 	root.Version = version.Text()
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Args = knownCommand
@@ -67,7 +67,7 @@ func Rooted(root *cobra.Command) *cobra.Command {
 // knownCommand rejects arguments of a command that has subcommands: none of them has this name.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return Usage("unknown command %q%s", args[0], spelling.Question(args[0], commandNames(cmd)))
+		return NewUsageError("unknown command %q%s", args[0], spelling.Question(args[0], commandNames(cmd)))
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func registerColour(root *cobra.Command) {
 	plainflag.Choice(root.PersistentFlags(), new(string), Colour, auto,
 		"colours in the text for people: auto (on a terminal, unless NO_COLOR is set), always or never",
 		modes...)
-	Complete(root, Colour, Fixed(modes...))
+	CompleteFlag(root, Colour, FixedValues(modes...))
 }
 
 // Colour is the flag in the spelling of other programs.
@@ -138,13 +138,13 @@ type FoundError int
 
 func (FoundError) Error() string { return "there are findings" }
 
-// Usage returns an error of the command line.
-func Usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+// NewUsageError returns an error of the command line.
+func NewUsageError(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // NoArguments checks the arguments of commands without arguments.
 func NoArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return Usage("unexpected argument %q", args[0])
+		return NewUsageError("unexpected argument %q", args[0])
 	}
 	return nil
 }
@@ -152,20 +152,20 @@ func NoArguments(_ *cobra.Command, args []string) error {
 // Values returns the completions of an argument or flag.
 type Values func(cmd *cobra.Command, typed string) ([]string, error)
 
-// Fixed returns constant completions.
-func Fixed(list ...string) Values {
+// FixedValues returns constant completions.
+func FixedValues(list ...string) Values {
 	return func(*cobra.Command, string) ([]string, error) { return list, nil }
 }
 
-// Complete registers the completions of a flag.
-func Complete(cmd *cobra.Command, flag string, of Values) {
+// CompleteFlag registers the completions of a flag.
+func CompleteFlag(cmd *cobra.Command, flag string, of Values) {
 	// The error means an unknown flag, which tests would detect.
-	_ = cmd.RegisterFlagCompletionFunc(flag, of.completion())
+	_ = cmd.RegisterFlagCompletionFunc(flag, of.completionFunc())
 }
 
-// First completes the first and only argument of a command.
-func First(of Values) cobra.CompletionFunc {
-	completion := of.completion()
+// CompleteFirst completes the first and only argument of a command.
+func CompleteFirst(of Values) cobra.CompletionFunc {
+	completion := of.completionFunc()
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -174,8 +174,9 @@ func First(of Values) cobra.CompletionFunc {
 	}
 }
 
-// completion returns cobra's completion function. Errors mean no completions, as the shell shows no reason.
-func (v Values) completion() cobra.CompletionFunc {
+// completionFunc returns cobra's completion function. Errors mean no completions, as the shell shows no
+// reason.
+func (v Values) completionFunc() cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		list, err := v(cmd, typed)
 		if err != nil {
@@ -219,8 +220,8 @@ func describeCompletion(root *cobra.Command) {
 func unknownShell(cmd *cobra.Command, args []string) error {
 	shells := commandNames(cmd)
 	if len(args) == 0 {
-		return Usage("want a shell: %s", plainflag.List(shells))
+		return NewUsageError("want a shell: %s", plainflag.List(shells))
 	}
-	return Usage("unknown shell %q: want %s%s", args[0], plainflag.List(shells),
+	return NewUsageError("unknown shell %q: want %s%s", args[0], plainflag.List(shells),
 		spelling.Question(args[0], shells))
 }

@@ -32,9 +32,9 @@ func narrowTable(lines []string, width int) (narrow string, of int) {
 		if cells == nil {
 			break
 		}
-		t.add(cells)
+		t.addRow(cells)
 	}
-	if t.width() <= width || !t.shrink(width) {
+	if t.width() <= width || !t.shrinkTo(width) {
 		return "", 0
 	}
 	return t.String(), len(t.rows)
@@ -78,7 +78,7 @@ func cellsOf(line string, starts []int) (cells []string) {
 	return cells
 }
 
-func (t *table) add(cells []string) {
+func (t *table) addRow(cells []string) {
 	if t.widths == nil {
 		t.widths = make([]int, len(cells))
 	}
@@ -96,9 +96,9 @@ func (t *table) width() int {
 	return sum
 }
 
-// shrink makes columns narrower, the widest first, until the table fits into width. A column stays as wide as
-// its longest word, and the first column as it is. Returns false if the table does not fit.
-func (t *table) shrink(width int) bool {
+// shrinkTo makes columns narrower, the widest first, until the table fits into width. A column stays as wide
+// as its longest word, and the first column as it is. Returns false if the table does not fit.
+func (t *table) shrinkTo(width int) bool {
 	shortest := make([]int, len(t.widths))
 	for i := range shortest {
 		shortest[i] = t.longestWord(i)
@@ -135,18 +135,18 @@ func (t *table) String() string {
 		parts := make([][]string, len(row))
 		lines := 1
 		for i, cell := range row {
-			parts[i] = wrap(cell, t.widths[i])
+			parts[i] = wrapCell(cell, t.widths[i])
 			lines = max(lines, len(parts[i]))
 		}
 		for line := range lines {
-			out.WriteString(strings.TrimRight(t.line(parts, line), " ") + "\n")
+			out.WriteString(strings.TrimRight(t.lineOfRow(parts, line), " ") + "\n")
 		}
 	}
 	return out.String()
 }
 
-// line returns one of the lines of a row.
-func (t *table) line(parts [][]string, number int) string {
+// lineOfRow returns one of the lines of a row.
+func (t *table) lineOfRow(parts [][]string, number int) string {
 	var cells []string
 	for i, part := range parts {
 		text := ""
@@ -158,8 +158,8 @@ func (t *table) line(parts [][]string, number int) string {
 	return strings.Join(cells, between)
 }
 
-// wrap breaks a cell between words into lines that are not longer than width.
-func wrap(cell string, width int) (lines []string) {
+// wrapCell breaks a cell between words into lines that are not longer than width.
+func wrapCell(cell string, width int) (lines []string) {
 	if utf8.RuneCountInString(cell) <= width {
 		return []string{cell}
 	}
@@ -174,10 +174,10 @@ func wrap(cell string, width int) (lines []string) {
 	return lines
 }
 
-// fold breaks lines that are longer than width between words; a width of 0 breaks none. A table keeps its
+// foldText breaks lines that are longer than width between words; a width of 0 breaks none. A table keeps its
 // columns, if some can be narrower. Otherwise the rest of a line of a table begins below the line's last
 // cell; the rest of another line is indented by two spaces.
-func fold(text []byte, width int) []byte {
+func foldText(text []byte, width int) []byte {
 	if width == 0 {
 		return text
 	}
@@ -195,9 +195,9 @@ func fold(text []byte, width int) []byte {
 }
 
 func foldLine(out *strings.Builder, line string, width int) {
-	indent := hanging(line, width)
+	indent := hangingIndent(line, width)
 	for {
-		head, rest := cut(line, width)
+		head, rest := cutLine(line, width)
 		out.WriteString(head)
 		if rest == "" {
 			return
@@ -207,8 +207,8 @@ func foldLine(out *strings.Builder, line string, width int) {
 	}
 }
 
-// hanging returns the indentation of a line's continuation, at most half of the width.
-func hanging(line string, width int) string {
+// hangingIndent returns the indentation of a line's continuation, at most half of the width.
+func hangingIndent(line string, width int) string {
 	const between = "  " // cells
 	indent := 2
 	if at := strings.LastIndex(strings.TrimRight(line, " \n"), between); at >= 0 {
@@ -220,9 +220,9 @@ func hanging(line string, width int) string {
 	return strings.Repeat(" ", indent)
 }
 
-// cut returns the words of a line that fit into width, and the other words. A first word that does not fit
-// stays whole.
-func cut(line string, width int) (head, rest string) {
+// cutLine returns the words of a line that fit into width, and the other words. A first word that does not
+// fit stays whole.
+func cutLine(line string, width int) (head, rest string) {
 	if utf8.RuneCountInString(strings.TrimRight(line, " \n")) <= width {
 		return line, ""
 	}

@@ -64,7 +64,7 @@ note: the
   this line
 `},
 	} {
-		got := string(fold([]byte(c.text), c.width))
+		got := string(foldText([]byte(c.text), c.width))
 		if diff := cmp.Diff(strings.Split(c.want, "\n"), strings.Split(got, "\n")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
@@ -91,18 +91,18 @@ DEGRADED:
   a-word-that-is-longer-than-the-terminal-is-wide
   and another
 `
-	if diff := cmp.Diff(want, string(fold([]byte(text), 33))); diff != "" {
+	if diff := cmp.Diff(want, string(foldText([]byte(text), 33))); diff != "" {
 		t.Error(diff)
 	}
-	if got := string(fold([]byte(text), 0)); got != text {
+	if got := string(foldText([]byte(text), 0)); got != text {
 		t.Errorf("without a terminal: %q", got)
 	}
 	const cell = "0000:08:00.0  a/b c/d e/f\n"
-	if got := string(fold([]byte(cell), 29)); got != cell {
+	if got := string(foldText([]byte(cell), 29)); got != cell {
 		t.Errorf("a line that fits: %q", got)
 	}
 	const hung = "no   word\n     word\n     word\n"
-	if got := string(fold([]byte("no   word word word\n"), 12)); got != hung {
+	if got := string(foldText([]byte("no   word word word\n"), 12)); got != hung {
 		t.Errorf("a cell: %q, want %q", got, hung)
 	}
 }
@@ -113,7 +113,7 @@ func FuzzFold(f *testing.F) {
 	f.Add("NAME  WORDS OF IT  MORE\na     b c d        e f\nlong  g              h\n", uint8(16))
 	f.Add("  indented  cells  é ü\n\n", uint8(1))
 	f.Fuzz(func(t *testing.T, text string, width uint8) {
-		got := string(fold([]byte(text), int(width)))
+		got := string(foldText([]byte(text), int(width)))
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
 			return r != ' ' && r != '\n' && len(strings.Fields(string(r))) == 0
 		}) {

@@ -24,8 +24,8 @@ const (
 	never  = "never"
 )
 
-// coloured reports whether output in a mode has colours. NO_COLOR is that of no-color.org.
-func coloured(mode string, isTerminal bool, env func(string) string) bool {
+// hasColours reports whether output in a mode has colours. NO_COLOR is that of no-color.org.
+func hasColours(mode string, isTerminal bool, env func(string) string) bool {
 	if mode == auto {
 		return isTerminal && env("NO_COLOR") == "" && env("TERM") != "dumb"
 	}
@@ -61,12 +61,12 @@ var palette = []colour{red, yellow, green}
 // each colour of the palette. The runes are of a private use area, which printable text does not contain.
 const shades = 0xF0000
 
-// shade replaces the characters of the words that judge by runes of their colours: each takes the room of the
-// character, and keeps its colour wherever the word is moved.
-func (v Verdicts) shade(text []byte) []byte {
+// shadeWords replaces the characters of the words that judge by runes of their colours: each takes the room
+// of the character, and keeps its colour wherever the word is moved.
+func (v Verdicts) shadeWords(text []byte) []byte {
 	var out strings.Builder
 	begin := 0
-	for _, part := range v.spans(text) {
+	for _, part := range v.findSpans(text) {
 		out.Write(text[begin:part.begin])
 		first := shades + utf8.RuneSelf*slices.Index(palette, part.colour)
 		out.WriteString(strings.Map(func(r rune) rune {
@@ -95,8 +95,8 @@ type run struct {
 	text   string
 }
 
-// runs returns the parts of a shaded text. A space between two words of one colour has the colour too.
-func runs(shaded []byte) (parts []run) {
+// splitRuns returns the parts of a shaded text. A space between two words of one colour has the colour too.
+func splitRuns(shaded []byte) (parts []run) {
 	runes := []rune(string(shaded))
 	var colours []colour
 	for i, r := range runes {
@@ -118,8 +118,8 @@ func runs(shaded []byte) (parts []run) {
 	return parts
 }
 
-// spans returns the coloured parts of a text, in order and without overlaps.
-func (v Verdicts) spans(text []byte) []span {
+// findSpans returns the coloured parts of a text, in order and without overlaps.
+func (v Verdicts) findSpans(text []byte) []span {
 	var all []span
 	for _, of := range []struct {
 		pattern string
@@ -152,21 +152,21 @@ func (v Verdicts) spans(text []byte) []span {
 
 // Printable returns s with an escape such as "\u001b" in place of each character that is not graphic. Line
 // breaks are escaped too, so that a name cannot start a line.
-func Printable(s string) string { return escape(s, "") }
+func Printable(s string) string { return escapeText(s, "") }
 
 // PrintableLines is like [Printable], but keeps line breaks and tabs.
-func PrintableLines(s string) string { return escape(s, "\n\t") }
+func PrintableLines(s string) string { return escapeText(s, "\n\t") }
 
-// escape writes UTF-16 units as JSON does. A JSON document keeps its meaning, and in XML text an escape
+// escapeText writes UTF-16 units as JSON does. A JSON document keeps its meaning, and in XML text an escape
 // consists of characters that XML 1.0 allows (https://www.w3.org/TR/xml/#charsets).
-func escape(s, but string) string {
-	if clean(s, but) {
+func escapeText(s, but string) string {
+	if isClean(s, but) {
 		return s
 	}
 	var out strings.Builder
 	for _, r := range s { // invalid UTF-8 becomes U+FFFD
 		switch high, low := utf16.EncodeRune(r); {
-		case harmless(r, but):
+		case isHarmless(r, but):
 			out.WriteRune(r)
 		case high != unicode.ReplacementChar:
 			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
@@ -177,11 +177,11 @@ func escape(s, but string) string {
 	return out.String()
 }
 
-func clean(s, but string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !harmless(r, but) })
+func isClean(s, but string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !isHarmless(r, but) })
 }
 
-func harmless(r rune, but string) bool { return unicode.IsGraphic(r) || strings.ContainsRune(but, r) }
+func isHarmless(r rune, but string) bool { return unicode.IsGraphic(r) || strings.ContainsRune(but, r) }
 
 // PrintableWriter writes its input by [PrintableLines]. Each call of Write must contain whole characters.
 type PrintableWriter struct{ to io.Writer }
@@ -197,8 +197,8 @@ func (w *PrintableWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Control writes a terminal control sequence of the program itself, never foreign text.
-func (w *PrintableWriter) Control(sequence string) { _, _ = io.WriteString(w.to, sequence) } // as good as unseen
+// WriteControl writes a terminal control sequence of the program itself, never foreign text.
+func (w *PrintableWriter) WriteControl(sequence string) { _, _ = io.WriteString(w.to, sequence) } // as good as unseen
 
 // Terminal returns the underlying terminal, and whether the output is a terminal.
 func (w *PrintableWriter) Terminal() (*os.File, bool) {

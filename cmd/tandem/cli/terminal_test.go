@@ -126,7 +126,7 @@ func TestColoured(t *testing.T) {
 		{always, false, map[string]string{"NO_COLOR": "1"}, true},
 		{never, true, nil, false},
 	} {
-		got := coloured(c.mode, c.isTerminal, func(name string) string { return c.env[name] })
+		got := hasColours(c.mode, c.isTerminal, func(name string) string { return c.env[name] })
 		if got != c.want {
 			t.Errorf("--color=%s, terminal %t, %v: %t", c.mode, c.isTerminal, c.env, got)
 		}

@@ -73,12 +73,12 @@ func Connect(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
 	}
-	return &Cluster{options: o, server: server, exec: remote(config, server)}, nil
+	return &Cluster{options: o, server: server, exec: execRemotely(config, server)}, nil
 }
 
-// ask runs a command of tandem on a node, in the pod of the first daemon that answers: all daemons of a node
-// have the same answer. It returns the output of the command, and the daemon.
-func (c *Cluster) ask(
+// askDaemon runs a command of tandem on a node, in the pod of the first daemon that answers: all daemons of a
+// node have the same answer. It returns the output of the command, and the daemon.
+func (c *Cluster) askDaemon(
 	ctx context.Context, daemons []Daemon, args func(Daemon) []string, stdin []byte,
 ) (printed []byte, by Daemon, err error) {
 	var failed []string
@@ -98,7 +98,7 @@ func (c *Cluster) ask(
 		if stdin != nil {
 			what.stdin = bytes.NewReader(stdin)
 		}
-		printed, err := c.exec.run(ctx, d, c.options.Timeout/time.Duration(running), what)
+		printed, err := c.exec.runTandem(ctx, d, c.options.Timeout/time.Duration(running), what)
 		var exit *ExitError
 		switch {
 		case err == nil:
@@ -135,7 +135,7 @@ func withPods(notes []string, daemons []Daemon) []string {
 		}
 	}
 	for _, d := range daemons {
-		if text := d.state(); d.Trouble != "" && !slices.ContainsFunc(notes, func(note string) bool {
+		if text := d.describeTrouble(); d.Trouble != "" && !slices.ContainsFunc(notes, func(note string) bool {
 			return strings.Contains(note, text)
 		}) {
 			notes = append(notes, text)
@@ -147,9 +147,9 @@ func withPods(notes []string, daemons []Daemon) []string {
 // gpuReason returns the reason why tandem-gpu does not offer GPUs. The GPUs and the possible reasons are from
 // the node's note.
 func gpuReason(devices, reasons string, daemons []Daemon) string {
-	d, found := find(daemons, gpuProgram)
+	d, found := findProgram(daemons, gpuProgram)
 	if !found || d.Trouble != "" {
-		return absence(d, found, gpuProgram)
+		return describeAbsence(d, found, gpuProgram)
 	}
 	for _, m := range gpu.Makers {
 		if vendor := d.Flags["vendor"]; vendor != m.Vendor && strings.Contains(devices, m.Title+"'s on PCI") {
@@ -166,23 +166,25 @@ func gpuReason(devices, reasons string, daemons []Daemon) string {
 
 // vfReason returns the note about a node on which no plugin offers VFs.
 func vfReason(daemons []Daemon) string {
-	d, found := find(daemons, rdmaProgram)
+	d, found := findProgram(daemons, rdmaProgram)
 	if found && d.Trouble == "" {
 		return coordinator.NoVFPlugin + ": " + coordinator.NoVFSelected
 	}
-	return coordinator.NoVFPlugin + ": " + absence(d, found, rdmaProgram)
+	return coordinator.NoVFPlugin + ": " + describeAbsence(d, found, rdmaProgram)
 }
 
-// absence returns the reason why a program does not run.
-func absence(d Daemon, found bool, program string) string {
+// describeAbsence returns the reason why a program does not run.
+func describeAbsence(d Daemon, found bool, program string) string {
 	if !found {
 		return "no pod of " + program + " is on this node"
 	}
-	return d.state()
+	return d.describeTrouble()
 }
 
-// state returns the state of a daemon that does not run.
-func (d Daemon) state() string { return fmt.Sprintf("%s/%s: %s", d.Namespace, d.Pod, d.Trouble) }
+// describeTrouble returns the state of a daemon that does not run.
+func (d Daemon) describeTrouble() string {
+	return fmt.Sprintf("%s/%s: %s", d.Namespace, d.Pod, d.Trouble)
+}
 
 // release is the DaemonSets of Tandem in one namespace.
 //
@@ -196,8 +198,8 @@ type release struct {
 	sets      map[types.UID]bool
 }
 
-// release returns the DaemonSets of Tandem.
-func (c *Cluster) release(ctx context.Context) (release, error) {
+// findRelease returns the DaemonSets of Tandem.
+func (c *Cluster) findRelease(ctx context.Context) (release, error) {
 	found, idle, err := c.daemonSets(ctx)
 	if err != nil {
 		return release{}, err
@@ -214,11 +216,11 @@ func (c *Cluster) release(ctx context.Context) (release, error) {
 	case len(namespaces) == 0 && idle:
 		return release{}, fmt.Errorf("find Tandem's daemons: the DaemonSets in %s with pods labelled %s have no "+
 			"pod: no node matches their node selector (is the label tandem.dev/node missing on the nodes?)",
-			c.where(), c.options.Selector)
+			c.searchedPlace(), c.options.Selector)
 	case len(namespaces) == 0:
 		return release{}, fmt.Errorf("find Tandem's daemons: Tandem is not installed (no DaemonSet in %s has pods "+
 			"labelled %s that mount a folder of the node); --tandem-namespace and --selector select other DaemonSets",
-			c.where(), c.options.Selector)
+			c.searchedPlace(), c.options.Selector)
 	case len(namespaces) > 1:
 		return release{}, fmt.Errorf("find Tandem's daemons: DaemonSets with such pods are in the namespaces %s; "+
 			"say with --tandem-namespace which of them Tandem is in", strings.Join(namespaces, ", "))
@@ -226,8 +228,8 @@ func (c *Cluster) release(ctx context.Context) (release, error) {
 	return release{namespaces[0], sets[namespaces[0]]}, nil
 }
 
-// where returns the searched place, for people.
-func (c *Cluster) where() string {
+// searchedPlace returns the searched place, for people.
+func (c *Cluster) searchedPlace() string {
 	if c.options.Daemons == "" {
 		return "all namespaces"
 	}
@@ -247,11 +249,11 @@ func (c *Cluster) daemonSets(ctx context.Context) (sets []appsv1.DaemonSet, idle
 	}
 	answer, err := c.server.Get().AbsPath(path...).DoRaw(ctx)
 	if err != nil {
-		return nil, false, fmt.Errorf("list DaemonSets of %s: %w", c.where(), err)
+		return nil, false, fmt.Errorf("list DaemonSets of %s: %w", c.searchedPlace(), err)
 	}
 	var list appsv1.DaemonSetList
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return nil, false, fmt.Errorf("list DaemonSets of %s: %w", c.where(), err)
+		return nil, false, fmt.Errorf("list DaemonSets of %s: %w", c.searchedPlace(), err)
 	}
 	for _, set := range list.Items {
 		switch template := &set.Spec.Template; {
@@ -265,8 +267,8 @@ func (c *Cluster) daemonSets(ctx context.Context) (sets []appsv1.DaemonSet, idle
 	return sets, idle, nil
 }
 
-// made reports whether a DaemonSet of the release has created a pod.
-func (r release) made(pod *corev1.Pod) bool {
+// hasMade reports whether a DaemonSet of the release has created a pod.
+func (r release) hasMade(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String() &&
 		pod.Namespace == r.namespace && r.sets[owner.UID] && mountsNode(&pod.Spec)

@@ -49,12 +49,12 @@ func TestOneThatHangs(t *testing.T) {
 			map[string]func(context.Context, command) error{"a": hangs, "b": says(`{"mode":"dra"}`), "c": hangs},
 		)}
 		begin := time.Now()
-		n := c.node(t.Context(), "node", []Daemon{{Namespace: "n", Pod: "a"}, {Namespace: "n", Pod: "b"}})
+		n := c.askStatus(t.Context(), "node", []Daemon{{Namespace: "n", Pod: "a"}, {Namespace: "n", Pod: "b"}})
 		if n.Status == nil || n.Status.Mode != "dra" || n.Daemon != "n/b" || time.Since(begin) != 5*time.Second {
 			t.Errorf("after %s: %+v", time.Since(begin), n)
 		}
 		begin = time.Now()
-		n = c.node(t.Context(), "node", []Daemon{
+		n = c.askStatus(t.Context(), "node", []Daemon{
 			{Namespace: "n", Pod: "c"}, {Namespace: "n", Pod: "d", Trouble: "it waits"},
 		})
 		want := "n/c: no answer after 10s; n/d: it waits"
@@ -92,7 +92,7 @@ func TestAnswers(t *testing.T) {
 		"long":   "n/long: the answer is longer than 4096 KiB",
 		"chatty": "n/chatty: the answer is longer than 64 KiB",
 	} {
-		n := c.node(t.Context(), "node", []Daemon{{Namespace: "n", Pod: pod}})
+		n := c.askStatus(t.Context(), "node", []Daemon{{Namespace: "n", Pod: pod}})
 		if n.Status != nil || !strings.HasPrefix(n.Error, want) {
 			t.Errorf("%s: %q, want %q", pod, n.Error, want)
 		}
@@ -135,7 +135,7 @@ func TestByNode(t *testing.T) {
 	if fmt.Sprint(two.Container, " ", two.Flags) != "c map[kubelet-dir:/b run-dir:/a]" {
 		t.Errorf("read %+v", two)
 	}
-	if got := two.flags(ofDoctor); fmt.Sprint(got) != "[--kubelet-dir=/b --run-dir=/a]" {
+	if got := two.flagsFor(ofDoctor); fmt.Sprint(got) != "[--kubelet-dir=/b --run-dir=/a]" {
 		t.Errorf("passes on %v", got)
 	}
 }
@@ -148,7 +148,7 @@ func TestSameAnswers(t *testing.T) {
 			"a": fails(1, "tandem: unknown pod"), "b": fails(1, "tandem: unknown pod"), "c": fails(1, "tandem: other"),
 		},
 	)}
-	n := c.node(t.Context(), "node", []Daemon{{Pod: "a"}, {Pod: "b"}, {Pod: "c"}})
+	n := c.askStatus(t.Context(), "node", []Daemon{{Pod: "a"}, {Pod: "b"}, {Pod: "c"}})
 	if want := "/a: tandem: unknown pod; /c: tandem: other"; n.Error != want {
 		t.Errorf("%q, want %q", n.Error, want)
 	}
@@ -166,7 +166,8 @@ func TestEarlierDaemons(t *testing.T) {
 		}
 		return says("decisions")(t.Context(), how)
 	}
-	printed, err := c.decisions(t.Context(), Question{Namespace: "n", Pod: "p", Format: "table", All: true}, nil,
+	q := Question{Namespace: "n", Pod: "p", Format: "table", All: true}
+	printed, err := c.askDecisions(t.Context(), q, nil,
 		[]Daemon{{Pod: "a"}})
 	if err != nil || string(printed) != "decisions" || len(asked) != 2 {
 		t.Errorf("%s, %v, asked %q", printed, err, asked)

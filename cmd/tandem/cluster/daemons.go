@@ -45,15 +45,15 @@ func byNode(pods []corev1.Pod) map[string][]Daemon {
 	}
 	for _, daemons := range nodes {
 		slices.SortFunc(daemons, func(a, b Daemon) int {
-			return cmp.Or(compare(a.Trouble != "", b.Trouble != ""), cmp.Compare(a.Pod, b.Pod),
+			return cmp.Or(compareBools(a.Trouble != "", b.Trouble != ""), cmp.Compare(a.Pod, b.Pod),
 				cmp.Compare(a.Namespace, b.Namespace))
 		})
 	}
 	return nodes
 }
 
-// compare puts false before true.
-func compare(a, b bool) int {
+// compareBools puts false before true.
+func compareBools(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -77,7 +77,7 @@ func newDaemon(pod *corev1.Pod) (d Daemon, ok bool) {
 	container := pod.Spec.Containers[at]
 	d = Daemon{
 		Namespace: pod.Namespace, Pod: pod.Name, Node: pod.Spec.NodeName, Container: container.Name,
-		Flags: map[string]string{}, Trouble: trouble(pod, container.Name), Program: container.Name,
+		Flags: map[string]string{}, Trouble: findTrouble(pod, container.Name), Program: container.Name,
 	}
 	if len(container.Command) > 0 {
 		d.Program = path.Base(container.Command[0])
@@ -92,8 +92,8 @@ func newDaemon(pod *corev1.Pod) (d Daemon, ok bool) {
 	return d, true
 }
 
-// trouble returns the reason why no program can start in a container, "" for a running container.
-func trouble(pod *corev1.Pod, container string) string {
+// findTrouble returns the reason why no program can start in a container, "" for a running container.
+func findTrouble(pod *corev1.Pod, container string) string {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.Name != container {
 			continue
@@ -131,17 +131,18 @@ func lastMessage(ended *corev1.ContainerStateTerminated, kubelet string) string 
 	}
 }
 
-// prefer puts the daemons with a flag first: only tandem-rdma knows the configuration of VFs.
-func prefer(daemons []Daemon, flag string) []Daemon {
+// preferWithFlag puts the daemons with a flag first: only tandem-rdma knows the configuration of VFs.
+func preferWithFlag(daemons []Daemon, flag string) []Daemon {
 	sorted := slices.Clone(daemons)
 	slices.SortStableFunc(sorted, func(a, b Daemon) int {
-		return cmp.Or(compare(a.Trouble != "", b.Trouble != ""), compare(a.Flags[flag] == "", b.Flags[flag] == ""))
+		return cmp.Or(compareBools(a.Trouble != "", b.Trouble != ""),
+			compareBools(a.Flags[flag] == "", b.Flags[flag] == ""))
 	})
 	return sorted
 }
 
-// flags returns some of the daemon's flags for a command, by the command's names.
-func (d Daemon) flags(names map[string]string) (list []string) {
+// flagsFor returns some of the daemon's flags for a command, by the command's names.
+func (d Daemon) flagsFor(names map[string]string) (list []string) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if value, ok := d.Flags[name]; ok {
 			list = append(list, "--"+names[name]+"="+value)
@@ -150,8 +151,8 @@ func (d Daemon) flags(names map[string]string) (list []string) {
 	return list
 }
 
-// find returns the daemon of a program; running daemons come first.
-func find(daemons []Daemon, program string) (Daemon, bool) {
+// findProgram returns the daemon of a program; running daemons come first.
+func findProgram(daemons []Daemon, program string) (Daemon, bool) {
 	at := slices.IndexFunc(daemons, func(d Daemon) bool { return d.Program == program })
 	if at < 0 {
 		return Daemon{}, false
@@ -172,9 +173,9 @@ type command struct {
 	stdout, stderr io.Writer
 }
 
-// remote starts programs by the subresource exec of pods: over a websocket or, if a proxy on the way takes
-// none, over SPDY, as kubectl does.
-func remote(config *rest.Config, server rest.Interface) executor {
+// execRemotely starts programs by the subresource exec of pods: over a websocket or, if a proxy on the way
+// takes none, over SPDY, as kubectl does.
+func execRemotely(config *rest.Config, server rest.Interface) executor {
 	return func(ctx context.Context, in Daemon, c command) error {
 		request := server.Post().Namespace(in.Namespace).Resource("pods").Name(in.Pod).SubResource("exec").
 			Param("container", in.Container).Param("stdout", "true").Param("stderr", "true")
@@ -217,9 +218,11 @@ func (e *ExitError) Error() string {
 	return e.Said
 }
 
-// run starts tandem in the pod of a daemon, for as long as the timeout allows, and returns the standard
+// runTandem starts tandem in the pod of a daemon, for as long as the timeout allows, and returns the standard
 // output. The error has the last line of the standard error.
-func (e executor) run(ctx context.Context, in Daemon, timeout time.Duration, what command) ([]byte, error) {
+func (e executor) runTandem(
+	ctx context.Context, in Daemon, timeout time.Duration, what command,
+) ([]byte, error) {
 	ctx, end := context.WithTimeout(ctx, timeout)
 	defer end()
 	ctx, tooLong := context.WithCancelCause(ctx)
@@ -278,14 +281,14 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 // Daemons returns the daemons by node.
 func (c *Cluster) Daemons(ctx context.Context) (map[string][]Daemon, error) {
-	return c.daemons(ctx, "")
+	return c.findDaemons(ctx, "")
 }
 
-// daemons returns the daemons of a node, or with "" of all nodes.
-func (c *Cluster) daemons(ctx context.Context, node string) (map[string][]Daemon, error) {
+// findDaemons returns the daemons of a node, or with "" of all nodes.
+func (c *Cluster) findDaemons(ctx context.Context, node string) (map[string][]Daemon, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	release, err := c.release(ctx)
+	release, err := c.findRelease(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -298,11 +301,11 @@ func (c *Cluster) daemons(ctx context.Context, node string) (map[string][]Daemon
 	if err := request.Do(ctx).Into(&pods); err != nil {
 		return nil, fmt.Errorf("list pods of Tandem's daemons: %w", err)
 	}
-	nodes := byNode(slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !release.made(&pod) }))
+	nodes := byNode(slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !release.hasMade(&pod) }))
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf(
 			"find Tandem's daemons: no DaemonSet of namespace %s has a pod%s that is labelled %s%s",
-			release.namespace, on(node), c.options.Selector, c.similarNode(ctx, node))
+			release.namespace, nodePhrase(node), c.options.Selector, c.similarNode(ctx, node))
 	}
 	return nodes, nil
 }
@@ -312,11 +315,11 @@ func (c *Cluster) similarNode(ctx context.Context, node string) string {
 	if node == "" {
 		return ""
 	}
-	daemons, _ := c.daemons(ctx, "") // without an answer there is no proposal
+	daemons, _ := c.findDaemons(ctx, "") // without an answer there is no proposal
 	return spelling.Question(node, slices.Sorted(maps.Keys(daemons)))
 }
 
-func on(node string) string {
+func nodePhrase(node string) string {
 	if node == "" {
 		return ""
 	}

@@ -34,7 +34,7 @@ var ofDoctor = map[string]string{
 func (c *Cluster) Doctor(
 	ctx context.Context, node string, cpus int, format string,
 ) (printed []byte, notes []string, err error) {
-	daemons, err := c.daemons(ctx, node)
+	daemons, err := c.findDaemons(ctx, node)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,17 +42,17 @@ func (c *Cluster) Doctor(
 	if cpus > 0 {
 		args = append(args, fmt.Sprintf("--cpus=%d", cpus))
 	}
-	configuration, err := c.configuration(ctx, node)
+	configuration, err := c.readConfiguration(ctx, node)
 	if err != nil {
 		notes = append(notes, err.Error())
 	} else {
 		args = append(args, "--kubelet-config=/dev/stdin")
 	}
 	newer, older := slices.Concat(args, []string{"--read-elsewhere=" + node}), args
-	if d, found := find(daemons[node], gpuProgram); found && d.Flags["vendor"] != "" {
+	if d, found := findProgram(daemons[node], gpuProgram); found && d.Flags["vendor"] != "" {
 		newer = append(newer, "--gpu-vendor="+d.Flags["vendor"])
 	}
-	refused, err := c.refused(ctx, node)
+	refused, err := c.listRefused(ctx, node)
 	if err != nil {
 		notes = append(notes, err.Error())
 	} else {
@@ -75,14 +75,14 @@ func (c *Cluster) Doctor(
 func (c *Cluster) askDoctor(
 	ctx context.Context, daemons []Daemon, args []string, configuration []byte,
 ) ([]byte, error) {
-	printed, _, err := c.ask(ctx, prefer(daemons, "config-file"), func(d Daemon) []string {
-		return append(slices.Clone(args), d.flags(ofDoctor)...)
+	printed, _, err := c.askDaemon(ctx, preferWithFlag(daemons, "config-file"), func(d Daemon) []string {
+		return append(slices.Clone(args), d.flagsFor(ofDoctor)...)
 	}, configuration)
 	return printed, err
 }
 
-// refused returns the pods of a node that the kubelet rejected for their NUMA nodes.
-func (c *Cluster) refused(ctx context.Context, node string) (refused doctor.RefusedPods, err error) {
+// listRefused returns the pods of a node that the kubelet rejected for their NUMA nodes.
+func (c *Cluster) listRefused(ctx context.Context, node string) (refused doctor.RefusedPods, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	selector := fields.Set{"spec.nodeName": node, "status.phase": string(corev1.PodFailed)}
@@ -99,10 +99,10 @@ func (c *Cluster) refused(ctx context.Context, node string) (refused doctor.Refu
 	return refused, nil
 }
 
-// configuration returns the effective configuration of a node's kubelet, including flags and drop-ins
+// readConfiguration returns the effective configuration of a node's kubelet, including flags and drop-ins
 // (/configz), as a configuration file.
-func (c *Cluster) configuration(ctx context.Context, node string) ([]byte, error) {
-	answer, err := c.configz(ctx, node)
+func (c *Cluster) readConfiguration(ctx context.Context, node string) ([]byte, error) {
+	answer, err := c.readConfigz(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func (c *Cluster) configuration(ctx context.Context, node string) ([]byte, error
 	return json.Marshal(told.Configuration)
 }
 
-// configz returns the answer of a node's kubelet to /configz.
-func (c *Cluster) configz(ctx context.Context, node string) ([]byte, error) {
+// readConfigz returns the answer of a node's kubelet to /configz.
+func (c *Cluster) readConfigz(ctx context.Context, node string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	answer, err := c.server.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").DoRaw(ctx)
@@ -130,11 +130,11 @@ func (c *Cluster) configz(ctx context.Context, node string) ([]byte, error) {
 	return answer, nil
 }
 
-// rejection explains a pod that the kubelet's Topology Manager has rejected.
-func (c *Cluster) rejection(
+// explainRejection explains a pod that the kubelet's Topology Manager has rejected.
+func (c *Cluster) explainRejection(
 	ctx context.Context, pod *corev1.Pod, daemons []Daemon, format string,
 ) ([]byte, error) {
-	node := c.node(ctx, pod.Spec.NodeName, daemons)
+	node := c.askStatus(ctx, pod.Spec.NodeName, daemons)
 	if node.Status == nil {
 		return nil, fmt.Errorf("ask node %s for its free devices: %w", pod.Spec.NodeName, errors.New(node.Error))
 	}
@@ -164,7 +164,7 @@ func (c *Cluster) allDecisions(ctx context.Context, daemons []Daemon) ([]coordin
 // topologyManager returns the settings of a node's Topology Manager. Reading these needs the right to read
 // the kubelet's configuration.
 func (c *Cluster) topologyManager(ctx context.Context, node string) coordinator.Manager {
-	answer, err := c.configz(ctx, node)
+	answer, err := c.readConfigz(ctx, node)
 	if err != nil {
 		return coordinator.NewManager(kubelet.Settings{}, err)
 	}

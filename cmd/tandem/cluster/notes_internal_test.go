@@ -60,7 +60,7 @@ func TestWithPods(t *testing.T) {
 // TestNotesOfHealth: the notes of a node have its failed and degraded devices, with the reasons.
 func TestNotesOfHealth(t *testing.T) {
 	t.Parallel()
-	got := notes(&coordinator.Status{Resources: []coordinator.Resource{{
+	got := listNotes(&coordinator.Status{Resources: []coordinator.Resource{{
 		Name: "tandem.dev/rdma_vf", Connected: true, Devices: []coordinator.Device{
 			{ID: "0000:0c:00.1", Health: "failed", Reason: "no carrier"}, {ID: "0000:2a:00.1"},
 		},
@@ -89,7 +89,7 @@ func TestTrouble(t *testing.T) {
 		"kubelet": {corev1.ContainerStatus{State: loop}, "its container waits: CrashLoopBackOff (back-off)"},
 	} {
 		pod := corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{c.status}}}
-		if got := trouble(&pod, ""); got != c.want {
+		if got := findTrouble(&pod, ""); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

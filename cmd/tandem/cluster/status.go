@@ -38,8 +38,8 @@ type NodeStatus struct {
 	Status *coordinator.Status `json:"status,omitempty"` // what "tandem status -o json" prints there
 }
 
-// Answers reports whether a daemon of the node has answered.
-func (n NodeStatus) Answers() bool { return n.Status != nil }
+// HasAnswer reports whether a daemon of the node has answered.
+func (n NodeStatus) HasAnswer() bool { return n.Status != nil }
 
 // atOnce is how many nodes are asked at the same time: each takes two connections of the API server.
 const atOnce = 16
@@ -57,15 +57,15 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	all.SetLimit(atOnce)
 	for i, name := range names {
 		all.Go(func() error {
-			s.Nodes[i] = c.node(ctx, name, daemons[name])
+			s.Nodes[i] = c.askStatus(ctx, name, daemons[name])
 			return nil
 		})
 	}
 	return s, all.Wait()
 }
 
-func (c *Cluster) node(ctx context.Context, name string, daemons []Daemon) NodeStatus {
-	printed, by, err := c.ask(ctx, daemons, statusArgs, nil)
+func (c *Cluster) askStatus(ctx context.Context, name string, daemons []Daemon) NodeStatus {
+	printed, by, err := c.askDaemon(ctx, daemons, statusArgs, nil)
 	if err != nil {
 		return NodeStatus{Name: name, Error: err.Error()}
 	}
@@ -79,7 +79,7 @@ func (c *Cluster) node(ctx context.Context, name string, daemons []Daemon) NodeS
 
 func statusArgs(d Daemon) []string {
 	return append([]string{"status", "-o", "json"},
-		d.flags(map[string]string{"run-dir": "run-dir", "kubelet-dir": "kubelet-dir"})...)
+		d.flagsFor(map[string]string{"run-dir": "run-dir", "kubelet-dir": "kubelet-dir"})...)
 }
 
 // Table is for people: the totals, and a line for each node.
@@ -100,7 +100,7 @@ func (s Status) Table() []byte {
 	rows.Add("NODE", "MODE", "FREE GPUS", "FREE VFS", "PAIRS LEFT", "DEGRADED", "VERSION", "NOTES")
 	for _, n := range s.Nodes {
 		var cells []any
-		for _, column := range n.columns() {
+		for _, column := range n.cellsOfNode() {
 			cells = append(cells, cli.Printable(column))
 		}
 		rows.Add(cells...)
@@ -109,19 +109,19 @@ func (s Status) Table() []byte {
 	return out.Bytes()
 }
 
-func (n NodeStatus) columns() []string {
+func (n NodeStatus) cellsOfNode() []string {
 	s := n.Status
 	if s == nil {
 		return []string{n.Name, "?", "?", "?", "?", "?", "?", "NO ANSWER: " + n.Error}
 	}
 	return []string{
 		n.Name, s.Mode, s.Totals.GPUs.String(), s.Totals.VFs.String(), fmt.Sprint(s.Totals.Pairs),
-		fmt.Sprint(len(s.Degraded)), versions(s), notes(s),
+		fmt.Sprint(len(s.Degraded)), listVersions(s), listNotes(s),
 	}
 }
 
-// versions are those of the programs on a node: one, unless a rollout is under way.
-func versions(s *coordinator.Status) string {
+// listVersions are those of the programs on a node: one, unless a rollout is under way.
+func listVersions(s *coordinator.Status) string {
 	var list []string
 	for _, p := range s.Plugins {
 		list = append(list, cmp.Or(p.Version, "?"))
@@ -130,8 +130,8 @@ func versions(s *coordinator.Status) string {
 	return cmp.Or(strings.Join(slices.Compact(list), ","), "?")
 }
 
-// notes are what is not as it should be, in short; "tandem status" on the node has it at length.
-func notes(s *coordinator.Status) string {
+// listNotes are what is not as it should be, in short; "tandem status" on the node has it at length.
+func listNotes(s *coordinator.Status) string {
 	var list []string
 	if s.Kubelet != nil && s.Kubelet.State == coordinator.KubeletDown {
 		list = append(list, "kubelet down")
@@ -144,13 +144,13 @@ func notes(s *coordinator.Status) string {
 			list = append(list, r.Name+" not registered")
 		}
 	}
-	if s.Alignment.Unenforced() != "" {
+	if s.Alignment.WhyUnenforced() != "" {
 		list = append(list, "alignment not enforced")
 	}
 	for _, d := range s.Degraded {
 		list = append(list, fmt.Sprintf("%s degraded: kubectl tandem explain %s", d.Container, d.Pod()))
 	}
-	return cmp.Or(strings.Join(slices.Concat(list, s.Unsound(), s.Notes), "; "), "-")
+	return cmp.Or(strings.Join(slices.Concat(list, s.ListUnsound(), s.Notes), "; "), "-")
 }
 
 // Question is about a pod, for Explain.
@@ -172,19 +172,19 @@ func (c *Cluster) Explain(ctx context.Context, q Question) ([]byte, error) {
 	var pod *corev1.Pod
 	if q.Node == "" {
 		var err error
-		if pod, err = c.pod(ctx, q.Namespace, q.Pod); err != nil {
+		if pod, err = c.findPod(ctx, q.Namespace, q.Pod); err != nil {
 			return nil, err
 		}
 		q.Node = pod.Spec.NodeName
 	}
-	daemons, err := c.daemons(ctx, q.Node)
+	daemons, err := c.findDaemons(ctx, q.Node)
 	if err != nil {
 		return nil, err
 	}
 	if pod != nil && intent.IsRejected(pod) {
-		return c.rejection(ctx, pod, daemons[q.Node], q.Format)
+		return c.explainRejection(ctx, pod, daemons[q.Node], q.Format)
 	}
-	printed, err := c.decisions(ctx, q, pod, daemons[q.Node])
+	printed, err := c.askDecisions(ctx, q, pod, daemons[q.Node])
 	if err != nil && strings.Contains(err.Error(), noClaim) && pod != nil && kubelet.HasEnded(pod) {
 		return nil, fmt.Errorf("explain pod %s/%s: the pod has ended (%s); its claims are released, and the DRA "+
 			"driver of node %s keeps no decisions for ended pods", q.Namespace, q.Pod, pod.Status.Phase, q.Node)
@@ -192,8 +192,8 @@ func (c *Cluster) Explain(ctx context.Context, q Question) ([]byte, error) {
 	return printed, err
 }
 
-// decisions returns the output of "tandem explain" on a node. The pod may be nil, if unknown.
-func (c *Cluster) decisions(
+// askDecisions returns the output of "tandem explain" on a node. The pod may be nil, if unknown.
+func (c *Cluster) askDecisions(
 	ctx context.Context, q Question, pod *corev1.Pod, daemons []Daemon,
 ) ([]byte, error) {
 	older := []string{"explain", q.Namespace + "/" + q.Pod, "-o", q.Format}
@@ -220,8 +220,8 @@ func (c *Cluster) decisions(
 
 // onNode returns the output of a command of tandem about the plugins of a node.
 func (c *Cluster) onNode(ctx context.Context, daemons []Daemon, args ...string) ([]byte, error) {
-	printed, _, err := c.ask(ctx, daemons, func(d Daemon) []string {
-		return append(slices.Clone(args), d.flags(map[string]string{"run-dir": "run-dir"})...)
+	printed, _, err := c.askDaemon(ctx, daemons, func(d Daemon) []string {
+		return append(slices.Clone(args), d.flagsFor(map[string]string{"run-dir": "run-dir"})...)
 	}, nil)
 	return printed, err
 }
@@ -229,8 +229,8 @@ func (c *Cluster) onNode(ctx context.Context, daemons []Daemon, args ...string) 
 // noClaim is in the error of the DRA driver about a pod without prepared and refused claims.
 const noClaim = "no claim of "
 
-// pod returns a pod that has a node.
-func (c *Cluster) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+// findPod returns a pod that has a node.
+func (c *Cluster) findPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	var pod corev1.Pod

@@ -30,8 +30,8 @@ func AskStatus(ctx context.Context, runDir string) (*api.StatusResponse, error) 
 	return coordination.Status(ctx, runFolder(runDir))
 }
 
-// Now returns the current status of the plugins, nil without an answer.
-func Now(ctx context.Context, runDir string) *Status {
+// AskNow returns the current status of the plugins, nil without an answer.
+func AskNow(ctx context.Context, runDir string) *Status {
 	answer, err := AskStatus(ctx, runDir)
 	if err != nil {
 		return nil
@@ -59,8 +59,8 @@ func AskDecisions(ctx context.Context, runDir, namespace, pod, container string)
 	return newDecisions(answer), nil
 }
 
-// Pods returns the pods with known decisions as namespace/pod, sorted.
-func Pods(ctx context.Context, runDir string) ([]string, error) {
+// ListPods returns the pods with known decisions as namespace/pod, sorted.
+func ListPods(ctx context.Context, runDir string) ([]string, error) {
 	decisions, err := AskDecisions(ctx, runDir, "", "", "")
 	if err != nil {
 		return nil, err
@@ -68,18 +68,18 @@ func Pods(ctx context.Context, runDir string) ([]string, error) {
 	var pods []string
 	for _, d := range decisions {
 		if names := strings.Split(d.Container, "/"); len(names) == 3 && names[0] != "" {
-			pods = insert(pods, names[0]+"/"+names[1])
+			pods = insertSorted(pods, names[0]+"/"+names[1])
 		}
 	}
 	return pods, nil
 }
 
-// Look returns the status by the plugins and the kubelet, with a note for GPUs of the machine that no plugin
-// offers. Returns an error if no plugin answers; the status of a silent kubelet is part of the result.
-func Look(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, error) {
+// ReadStatus returns the status by the plugins and the kubelet, with a note for GPUs of the machine that no
+// plugin offers. Returns an error if no plugin answers; the status of a silent kubelet is part of the result.
+func ReadStatus(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, error) {
 	answer, err := AskStatus(ctx, runDir)
 	if err != nil {
-		if missing := Unoffered(os.DirFS(sysRoot), ""); missing != "" {
+		if missing := DescribeUnoffered(os.DirFS(sysRoot), ""); missing != "" {
 			err = fmt.Errorf("%w; %s", err, missing)
 		}
 		return Status{}, err
@@ -115,7 +115,7 @@ func (s *Status) AskKubelet(ctx context.Context, dir string) {
 // notes have the reasons for unpublished GPUs.
 func (s *Status) noteMissing(sys fs.FS) {
 	if !s.isDRA() && !s.OffersGPUs() {
-		if missing := Unoffered(sys, ""); missing != "" {
+		if missing := DescribeUnoffered(sys, ""); missing != "" {
 			s.Notes = append(s.Notes, missing)
 		}
 	}
@@ -123,7 +123,7 @@ func (s *Status) noteMissing(sys fs.FS) {
 	case s.hasDevices(device.VF):
 	case s.isDRA():
 		s.Notes = append(s.Notes, "no VF is published: the configuration (config.json) selects no VF of this node")
-	case s.offers(device.VF):
+	case s.offersKind(device.VF):
 		s.Notes = append(s.Notes, NoVFSelected)
 	default:
 		s.Notes = append(s.Notes, NoVFPlugin+": tandem-rdma does not run here, or its configuration selects no VF")
@@ -138,9 +138,9 @@ const (
 )
 
 // OffersGPUs reports whether a connected plugin offers GPUs.
-func (s Status) OffersGPUs() bool { return s.offers(device.GPU) }
+func (s Status) OffersGPUs() bool { return s.offersKind(device.GPU) }
 
-func (s Status) offers(kind device.Kind) bool {
+func (s Status) offersKind(kind device.Kind) bool {
 	return slices.ContainsFunc(s.Resources, func(r Resource) bool {
 		return r.Connected && r.Kind == string(kind)
 	})
@@ -153,9 +153,9 @@ func (s Status) hasDevices(kind device.Kind) bool {
 	})
 }
 
-// Unoffered names the GPUs of a machine without a plugin, and the possible reasons. The vendor is --vendor of
-// the plugin, "" if unknown. Returns "" without such GPUs, or if the machine is unreadable.
-func Unoffered(sys fs.FS, vendor string) string {
+// DescribeUnoffered names the GPUs of a machine without a plugin, and the possible reasons. The vendor is
+// --vendor of the plugin, "" if unknown. Returns "" without such GPUs, or if the machine is unreadable.
+func DescribeUnoffered(sys fs.FS, vendor string) string {
 	tree, err := topology.Read(sys)
 	if err != nil {
 		return ""

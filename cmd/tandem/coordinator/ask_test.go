@@ -22,14 +22,14 @@ func TestUnoffered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := Unoffered(machine.FS(), "")
+		got := DescribeUnoffered(machine.FS(), "")
 		for _, word := range want {
 			if !strings.Contains(got, word) {
 				t.Errorf("%s: %q lacks %q", name, got, word)
 			}
 		}
 	}
-	if got := Unoffered(fstest.MapFS{}, ""); got != "" {
+	if got := DescribeUnoffered(fstest.MapFS{}, ""); got != "" {
 		t.Errorf("of a machine that cannot be read: %q", got)
 	}
 	connected, away := Resource{Kind: "gpu", Connected: true}, Resource{Kind: "gpu"}
@@ -69,11 +69,11 @@ func TestUnofferedWithDriver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := Unoffered(machine.FS(), ""); strings.Contains(got, "waits") ||
+	if got := DescribeUnoffered(machine.FS(), ""); strings.Contains(got, "waits") ||
 		!strings.HasSuffix(got, "does not run here, or has a gpu.vendor other than amd") {
 		t.Error(got)
 	}
-	if got := Unoffered(machine.FS(), "nvidia"); !strings.HasSuffix(got, "set gpu.vendor=amd or auto") {
+	if got := DescribeUnoffered(machine.FS(), "nvidia"); !strings.HasSuffix(got, "set gpu.vendor=amd or auto") {
 		t.Error(got)
 	}
 }

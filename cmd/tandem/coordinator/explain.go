@@ -16,21 +16,21 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
-// List is for people: a line for each decision.
-func List(decisions []Decision) []byte {
+// ListDecisions is for people: a line for each decision.
+func ListDecisions(decisions []Decision) []byte {
 	if len(decisions) == 0 {
 		return []byte("no decision is known: the kubelet has not asked yet\n")
 	}
 	var rows cli.Rows
 	rows.Add("TIME", "CONTAINER", "RESOURCE", "DEVICES", "RESULT")
 	for _, d := range decisions {
-		rows.Add(d.Time.Format(time.RFC3339), cmp.Or(d.Container, "?"), d.Resource, d.Size, d.result())
+		rows.Add(d.Time.Format(time.RFC3339), cmp.Or(d.Container, "?"), d.Resource, d.Size, d.describeResult())
 	}
 	return []byte(rows.String())
 }
 
-// result is what came of a decision, in a few words.
-func (d Decision) result() string {
+// describeResult is what came of a decision, in a few words.
+func (d Decision) describeResult() string {
 	switch {
 	case d.Refusal != "":
 		return "refused: " + d.Refusal
@@ -43,26 +43,27 @@ func (d Decision) result() string {
 	}
 }
 
-// Explanation is for people: first the verdict on each container of the present pod, with the reasons and the
-// next step if its pairs are or would be apart, by the present status (nil if unknown). Then the decisions in
-// the order of the kubelet's calls. Decisions of earlier pods of the name come last, if all are asked for.
-func Explanation(decisions []Decision, now *Status, all bool) []byte {
+// ExplainDecisions is for people: first the verdict on each container of the present pod, with the reasons
+// and the next step if its pairs are or would be apart, by the present status (nil if unknown). Then the
+// decisions in the order of the kubelet's calls. Decisions of earlier pods of the name come last, if all are
+// asked for.
+func ExplainDecisions(decisions []Decision, now *Status, all bool) []byte {
 	var out bytes.Buffer
-	present, earlier := split(decisions)
+	present, earlier := splitEarlier(decisions)
 	for _, container := range containersOf(present) {
-		if now == nil || !now.reasons(&out, container, present) {
+		if now == nil || !now.writeReasons(&out, container, present) {
 			fmt.Fprintf(&out, "%s: %s\n", container, verdictOf(container, present))
 		}
 	}
 	for i, d := range present {
-		d.print(&out, i+1)
+		d.printTo(&out, i+1)
 	}
 	switch {
 	case len(earlier) == 0:
 	case all:
 		fmt.Fprintf(&out, "\nEARLIER PODS OF THIS NAME, deleted since\n")
 		for i, d := range earlier {
-			d.print(&out, i+1)
+			d.printTo(&out, i+1)
 		}
 	case len(present) == 0:
 		fmt.Fprintf(&out, "no decision for a present pod of this name; --all shows %s for deleted pods\n",
@@ -74,13 +75,13 @@ func Explanation(decisions []Decision, now *Status, all bool) []byte {
 	return out.Bytes()
 }
 
-func (d Decision) print(out *bytes.Buffer, number int) {
+func (d Decision) printTo(out *bytes.Buffer, number int) {
 	fmt.Fprintf(out, "\n%d. %s %s of %s\n", number, d.Time.Format(time.RFC3339Nano), d.Resource, d.Container)
-	out.WriteString(d.facts())
-	d.choices(out)
+	out.WriteString(d.listFacts())
+	d.printChoices(out)
 }
 
-func (d Decision) facts() string {
+func (d Decision) listFacts() string {
 	var rows cli.Rows
 	line := func(name, value string) {
 		if value != "" {
@@ -114,7 +115,7 @@ func (d Decision) facts() string {
 	return rows.String()
 }
 
-func (d Decision) choices(out *bytes.Buffer) {
+func (d Decision) printChoices(out *bytes.Buffer) {
 	var pairs, switches cli.Rows
 	if len(d.Pairs) > 0 {
 		pairs.Add("\n   GPU", "VF", "DISTANCE")
@@ -164,13 +165,13 @@ func MarkEarlier(decisions []Decision, present Present) {
 		if d.isOfClaim() { // the DRA driver has only present claims
 			continue
 		}
-		if p := pods[d.pod()]; p == nil || p.isBefore(d) {
-			pods[d.pod()] = &decidedPod{begin: i, allocated: map[half]bool{}}
+		if p := pods[d.podName()]; p == nil || p.isBefore(d) {
+			pods[d.podName()] = &decidedPod{begin: i, allocated: map[half]bool{}}
 		}
-		pods[d.pod()].add(d)
+		pods[d.podName()].addDecision(d)
 	}
 	for i, d := range decisions {
-		p := pods[d.pod()]
+		p := pods[d.podName()]
 		earlier := p != nil && i < p.begin || d.isBefore(present.Created) && !d.Held
 		if present.UID != "" && d.PodUID != "" {
 			earlier = d.PodUID != present.UID
@@ -198,15 +199,15 @@ func (p *decidedPod) isBefore(d Decision) bool {
 	return p.allocated[half{d.Container, d.Resource}] || p.refused
 }
 
-// add adds a decision for the pod.
-func (p *decidedPod) add(d Decision) {
+// addDecision adds a decision for the pod.
+func (p *decidedPod) addDecision(d Decision) {
 	p.uid = cmp.Or(p.uid, d.PodUID)
 	p.allocated[half{d.Container, d.Resource}] = d.AllocatedAt != nil
 	p.refused = d.Refusal != ""
 }
 
-// pod returns the name of the pod, namespace/pod.
-func (d Decision) pod() string { return path.Dir(d.Container) }
+// podName returns the name of the pod, namespace/pod.
+func (d Decision) podName() string { return path.Dir(d.Container) }
 
 // skew is the largest expected difference between the clocks of a node and of the API server.
 const skew = 30 * time.Second
@@ -219,8 +220,8 @@ func (d Decision) isBefore(created time.Time) bool {
 // isOfClaim reports whether the scheduler made the decision, for a ResourceClaim.
 func (d Decision) isOfClaim() bool { return !d.Asked && d.Known != "" }
 
-// split returns the decisions of the present pod and those of earlier pods.
-func split(decisions []Decision) (present, earlier []Decision) {
+// splitEarlier returns the decisions of the present pod and those of earlier pods.
+func splitEarlier(decisions []Decision) (present, earlier []Decision) {
 	for _, d := range decisions {
 		if d.EarlierPod {
 			earlier = append(earlier, d)
@@ -239,7 +240,7 @@ func verdictOf(container string, decisions []Decision) string {
 			continue
 		}
 		if verdict == "" || d.Reason != "" {
-			verdict = d.result()
+			verdict = d.describeResult()
 		}
 		if d.Refusal != "" || d.Reason != "" {
 			break

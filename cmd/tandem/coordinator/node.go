@@ -79,8 +79,8 @@ func numaNode(number *uint32) topology.NUMANode {
 	return topology.Node(int(*number))
 }
 
-// taken returns the devices of all pods but some.
-func (n *Node) taken(but ...string) devicemanager.Set {
+// takenBut returns the devices of all pods but some.
+func (n *Node) takenBut(but ...string) devicemanager.Set {
 	taken := n.model.NewSet()
 	for pod, devices := range n.held {
 		if !slices.Contains(but, pod) {
@@ -90,42 +90,42 @@ func (n *Node) taken(but ...string) devicemanager.Set {
 	return taken
 }
 
-// free returns the devices that the kubelet can allocate.
-func (n *Node) free() devicemanager.Set { return n.healthy.Difference(n.taken()) }
+// freeDevices returns the devices that the kubelet can allocate.
+func (n *Node) freeDevices() devicemanager.Set { return n.healthy.Difference(n.takenBut()) }
 
-// admits reports whether the kubelet admits a pod while some devices are taken.
-func (n *Node) admits(taken devicemanager.Set, pod ...model.Container) bool {
-	a := n.admission(taken, pod)
+// canAdmit reports whether the kubelet admits a pod while some devices are taken.
+func (n *Node) canAdmit(taken devicemanager.Set, pod ...model.Container) bool {
+	a := n.newAdmission(taken, pod)
 	return a.Admit() == nil
 }
 
 // AdmitsEmpty reports whether the node admits a pod if all healthy devices are free. CPUs returns the hints
 // of the kubelet's CPU manager for a number of exclusive CPUs.
 func (n *Node) AdmitsEmpty(pod []intent.Container, cpus func(count int) model.Hints) bool {
-	a := n.admission(n.model.NewSet(), n.containers(pod))
+	a := n.newAdmission(n.model.NewSet(), n.modelContainers(pod))
 	a.Managed, a.Others = true, withCPUs{anyDevices{n}, pod, cpus}
 	return a.Admit() == nil
 }
 
-func (n *Node) admission(taken devicemanager.Set, pod []model.Container) devicemanager.Admission {
+func (n *Node) newAdmission(taken devicemanager.Set, pod []model.Container) devicemanager.Admission {
 	return devicemanager.Admission{
 		Node: n.model, Kubelet: n.kubelet, Containers: pod, Others: anyDevices{n},
 		Healthy: n.healthy, Taken: taken.Clone(), Reusable: n.model.NewSet(),
 	}
 }
 
-// containers returns the containers of a pod with their requests for devices of the node.
-func (n *Node) containers(pod []intent.Container) []model.Container {
+// modelContainers returns the containers of a pod with their requests for devices of the node.
+func (n *Node) modelContainers(pod []intent.Container) []model.Container {
 	containers := make([]model.Container, len(pod))
 	for i, c := range pod {
-		containers[i] = model.Container{Role: c.Role, Requests: n.requests(c)}
+		containers[i] = model.Container{Role: c.Role, Requests: n.requestsOf(c)}
 	}
 	return containers
 }
 
-// compared returns the requests that the Topology Manager compares with the node, one after the other: of
-// each container or, under scope pod, of the pod.
-func (n *Node) compared(pod []model.Container) (all []model.Requests) {
+// comparedRequests returns the requests that the Topology Manager compares with the node, one after the
+// other: of each container or, under scope pod, of the pod.
+func (n *Node) comparedRequests(pod []model.Container) (all []model.Requests) {
 	if n.kubelet.ScopePod {
 		return []model.Requests{model.Total(pod)}
 	}
@@ -135,8 +135,8 @@ func (n *Node) compared(pod []model.Container) (all []model.Requests) {
 	return all
 }
 
-// requests returns the requests of a container for devices of the node.
-func (n *Node) requests(c intent.Container) (requests model.Requests) {
+// requestsOf returns the requests of a container for devices of the node.
+func (n *Node) requestsOf(c intent.Container) (requests model.Requests) {
 	for i := range n.model.Resources {
 		if count := c.Requests[n.model.Resources[i].Name]; count > 0 {
 			requests = append(requests, model.Request{Resource: i, Count: count})

@@ -61,7 +61,7 @@ func servePage(
 	ctx context.Context, listener net.Listener, title string, look nodeReader, explain explainer,
 ) error {
 	server := &http.Server{
-		Handler:           handler(title, look, explain, reachesHostOnly(listener.Addr())),
+		Handler:           newHandler(title, look, explain, reachesHostOnly(listener.Addr())),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       5 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -85,14 +85,14 @@ func servePage(
 	return err
 }
 
-// handler serves the page and the explanations. A server on loopback accepts only loopback's host names, as a
-// foreign page in a browser on this host could point its own name at this server (DNS rebinding).
-func handler(title string, look nodeReader, explain explainer, loopback bool) http.Handler {
+// newHandler serves the page and the explanations. A server on loopback accepts only loopback's host names,
+// as a foreign page in a browser on this host could point its own name at this server (DNS rebinding).
+func newHandler(title string, look nodeReader, explain explainer, loopback bool) http.Handler {
 	pages := &pages{title: title, look: look}
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", pages)
 	mux.Handle("GET /explain", &explanations{explain: explain})
-	return harden(mux, loopback)
+	return hardenHandler(mux, loopback)
 }
 
 // pages answers with the page of the moment.
@@ -108,7 +108,7 @@ type pages struct {
 }
 
 func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	page, tag, code := p.now(r.Context())
+	page, tag, code := p.currentPage(r.Context())
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache") // always revalidate
 	if code != http.StatusOK {
@@ -120,9 +120,9 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(page))
 }
 
-// now returns the page, shared by all requests within a second. Concurrent requests wait for the first one's
-// query.
-func (p *pages) now(ctx context.Context) (page []byte, tag string, code int) {
+// currentPage returns the page, shared by all requests within a second. Concurrent requests wait for the
+// first one's query.
+func (p *pages) currentPage(ctx context.Context) (page []byte, tag string, code int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if time.Since(p.asked) < fresh {
@@ -151,7 +151,7 @@ var headers = map[string]string{
 	"X-Content-Type-Options":       "nosniff",
 }
 
-func harden(next http.Handler, loopback bool) http.Handler {
+func hardenHandler(next http.Handler, loopback bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range headers {
 			w.Header().Set(name, value)
@@ -230,13 +230,13 @@ type Viewer struct {
 // Serve serves the page until ctx is done.
 func (v *Viewer) Serve(ctx context.Context, listener net.Listener) error {
 	v.palette = picture.Palette{}
-	return servePage(ctx, listener, v.Title, v.look, v.explain)
+	return servePage(ctx, listener, v.Title, v.readNode, v.explainOwner)
 }
 
-// look queries the plugins. Without an answer the picture shows sysfs alone.
-func (v *Viewer) look(ctx context.Context) (*picture.Node, error) {
-	s, away := Look(ctx, v.RunDir, v.KubeletDir, v.From.SysfsRoot)
-	if devices := s.Devices(); v.node == nil || v.of != devices {
+// readNode queries the plugins. Without an answer the picture shows sysfs alone.
+func (v *Viewer) readNode(ctx context.Context) (*picture.Node, error) {
+	s, away := ReadStatus(ctx, v.RunDir, v.KubeletDir, v.From.SysfsRoot)
+	if devices := s.ListDevices(); v.node == nil || v.of != devices {
 		node, err := machine.Read(&v.From)
 		if err != nil {
 			return nil, errors.Join(away, err)
@@ -250,7 +250,7 @@ func (v *Viewer) look(ctx context.Context) (*picture.Node, error) {
 		return drawn, away
 	}
 	drawn.Palette = v.palette
-	s.fill(drawn)
+	s.fillPicture(drawn)
 	pods, err := RejectedPods(ctx, v.KubeletDir)
 	if err != nil && !errors.Is(err, kubelet.ErrNoPodsAPI) {
 		drawn.Notes = append(drawn.Notes, fmt.Sprintf("Rejected pods are unknown: %v.", err))
@@ -261,9 +261,9 @@ func (v *Viewer) look(ctx context.Context) (*picture.Node, error) {
 	return drawn, nil
 }
 
-// explain queries the decisions of the plugins for an owner, named as in the picture. A pod that the kubelet
-// has rejected has no container in its name, and is compared with the node.
-func (v *Viewer) explain(ctx context.Context, owner string) (string, error) {
+// explainOwner queries the decisions of the plugins for an owner, named as in the picture. A pod that the
+// kubelet has rejected has no container in its name, and is compared with the node.
+func (v *Viewer) explainOwner(ctx context.Context, owner string) (string, error) {
 	parts := strings.Split(owner, "/")
 	if len(parts) == 2 { // the namespace is unknown
 		parts = append([]string{""}, parts...)
@@ -282,24 +282,24 @@ func (v *Viewer) explain(ctx context.Context, owner string) (string, error) {
 	}
 	decisions, err := AskDecisions(ctx, v.RunDir, parts[0], parts[1], parts[2])
 	MarkEarlier(decisions, Present{})
-	return string(Explanation(decisions, Now(ctx, v.RunDir), true)), err
+	return string(ExplainDecisions(decisions, AskNow(ctx, v.RunDir), true)), err
 }
 
-// fill puts what the plugins know into the picture of the machine. What no plugin offers stays as the machine
-// has it.
-func (s Status) fill(drawn *picture.Node) {
-	drawn.Summary = s.summary()
+// fillPicture puts what the plugins know into the picture of the machine. What no plugin offers stays as the
+// machine has it.
+func (s Status) fillPicture(drawn *picture.Node) {
+	drawn.Summary = s.summaryParts()
 	if k := s.Kubelet; k != nil && k.State == KubeletDown {
 		drawn.Notes = append(drawn.Notes,
 			fmt.Sprintf("The kubelet is down: %s. Owners are those known last.", k.Why))
 	}
-	if text := s.Alignment.Unenforced(); text != "" {
+	if text := s.Alignment.WhyUnenforced(); text != "" {
 		drawn.Notes = append(drawn.Notes, strings.ToUpper(text[:1])+text[1:]+".")
 	}
 	for _, d := range s.Degraded {
 		drawn.Notes = append(drawn.Notes, fmt.Sprintf("Degraded: %s.", d))
 	}
-	for _, text := range s.Unsound() {
+	for _, text := range s.ListUnsound() {
 		drawn.Notes = append(drawn.Notes, text+".")
 	}
 	offered := map[topology.Address][]picture.Device{}
@@ -320,7 +320,7 @@ func (s Status) fill(drawn *picture.Node) {
 			offered[address] = append(offered[address], picture.Device{
 				ID: d.ID, Address: address, Resource: r.Name,
 				Detail: strings.Join(slices.DeleteFunc([]string{
-					picture.Names(drawn.Tree, address), d.Health, d.Reason,
+					picture.ListNames(drawn.Tree, address), d.Health, d.Reason,
 				}, func(s string) bool { return s == "" }), ", "),
 				State: picture.State(d.State), Owner: d.Owner,
 			})
@@ -342,7 +342,7 @@ func (s Status) fill(drawn *picture.Node) {
 			fmt.Sprintf("Devices that no plugin offers have no state; there are %d.", rest))
 	}
 	for _, address := range slices.SortedFunc(maps.Keys(offered), topology.Address.Compare) {
-		card := card(drawn, kinds[address], address)
+		card := findCard(drawn, kinds[address], address)
 		card.Devices = append(card.Devices, offered[address]...)
 	}
 	for _, card := range drawn.Cards {
@@ -350,9 +350,9 @@ func (s Status) fill(drawn *picture.Node) {
 	}
 }
 
-// card finds the card of a function, or makes one: for a NIC without RDMA, or what the machine does not have
-// any more.
-func card(drawn *picture.Node, kind picture.Kind, address topology.Address) *picture.Card {
+// findCard finds the card of a function, or makes one: for a NIC without RDMA, or what the machine does not
+// have any more.
+func findCard(drawn *picture.Node, kind picture.Kind, address topology.Address) *picture.Card {
 	if d, ok := drawn.Tree.Device(address); ok {
 		address = d.Function()
 	}
@@ -367,7 +367,7 @@ func card(drawn *picture.Node, kind picture.Kind, address topology.Address) *pic
 	}
 	name := [...]string{picture.GPU: "GPU", picture.NIC: "NIC"}[kind]
 	drawn.Cards = append(drawn.Cards, picture.Card{
-		Kind: kind, Name: fmt.Sprint(name, count), Detail: picture.Names(drawn.Tree, address), Address: address,
+		Kind: kind, Name: fmt.Sprint(name, count), Detail: picture.ListNames(drawn.Tree, address), Address: address,
 	})
 	return &drawn.Cards[len(drawn.Cards)-1]
 }

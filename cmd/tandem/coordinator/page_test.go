@@ -71,7 +71,7 @@ func told(_ context.Context, owner string) (string, error) {
 
 // Explanations are plain text, whatever their content.
 func TestPageExplain(t *testing.T) {
-	h := handler("node", (&looks{}).look, told, true)
+	h := newHandler("node", (&looks{}).look, told, true)
 	const explain, wanted = "http://localhost/explain", "want ?owner=NAMESPACE/POD/CONTAINER\n"
 	for _, c := range []struct {
 		method, url, body string
@@ -143,7 +143,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "http://node-7.example:8080/", false, 200},
 		{"POST", "http://node-7.example:8080/", false, 405},
 	} {
-		w := ask(handler("node", l.look, told, c.loopback), c.method, c.url)
+		w := ask(newHandler("node", l.look, told, c.loopback), c.method, c.url)
 		if w.Code != c.code {
 			t.Errorf("%s %s: %d, want %d", c.method, c.url, w.Code, c.code)
 		}
@@ -162,7 +162,7 @@ func TestRequests(t *testing.T) {
 func TestOneQuestionForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looks{state: picture.Free}
-		h := handler("node", l.look, told, true)
+		h := newHandler("node", l.look, told, true)
 		first := ask(h, "GET", "http://localhost/")
 		for range 100 {
 			ask(h, "GET", "http://localhost/")
@@ -189,7 +189,7 @@ func TestOneQuestionForAll(t *testing.T) {
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looks{err: errors.New("ask /run/<x>: nobody answers")}
-		h := handler("node", l.look, told, true)
+		h := newHandler("node", l.look, told, true)
 		w := ask(h, "GET", "http://localhost/")
 		body := w.Body.String()
 		if w.Code != 503 || w.Header().Get("ETag") != "" || strings.Contains(body, "viewBox") {
@@ -317,14 +317,14 @@ func TestLook(t *testing.T) {
 	v := &Viewer{
 		RunDir: filepath.Join(dir, "run"), From: machine.Source{SysfsRoot: sys}, palette: picture.Palette{},
 	}
-	if n, err := v.look(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer") ||
+	if n, err := v.readNode(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer") ||
 		n == nil || len(n.Cards) != 16 || len(n.Notes) != 1 {
 		t.Errorf("without plugins: %+v, %v", n, err)
 	}
 	leave := join(t, v.RunDir, sys, "amd.com/gpu", device.GPU, "0000:11:00.0", "0000:2f:00.0")
 	look := func() *picture.Node {
 		t.Helper()
-		n, err := v.look(t.Context())
+		n, err := v.readNode(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,7 +339,7 @@ func TestLook(t *testing.T) {
 		"a/b": "container b of pod a: not among the last", "a/b/c": "container c of pod a/b: not among the last",
 		"a": "want NAMESPACE/POD/CONTAINER",
 	} {
-		if _, err := v.explain(t.Context(), owner); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := v.explainOwner(t.Context(), owner); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("explain %s: %v, want %q", owner, err, want)
 		}
 	}
@@ -356,7 +356,7 @@ func TestLook(t *testing.T) {
 	}
 	alsoLeave()
 	leave()
-	if _, err := v.look(t.Context()); err == nil {
+	if _, err := v.readNode(t.Context()); err == nil {
 		t.Error("no error while both plugins are away")
 	}
 	defer join(t, v.RunDir, sys, "amd.com/gpu", device.GPU, "0000:11:00.0", "0000:2f:00.0")()

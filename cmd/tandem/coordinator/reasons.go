@@ -34,27 +34,27 @@ func containersOf(decisions []Decision) []string {
 	return names
 }
 
-// reasons explains a degraded or refused container by the present state of the node: for each GPU without a
-// VF the switch, the NUMA node and the owners of the VFs there; and one next step. Writes nothing and returns
-// false for other containers.
-func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decision) bool {
-	gpus, vfs := s.held(container)
+// writeReasons explains a degraded or refused container by the present state of the node: for each GPU
+// without a VF the switch, the NUMA node and the owners of the VFs there; and one next step. Writes nothing
+// and returns false for other containers.
+func (s Status) writeReasons(out *bytes.Buffer, container string, decisions []Decision) bool {
+	gpus, vfs := s.heldDevices(container)
 	verb := "is degraded"
-	without, wanted := missing(gpus, vfs), len(vfs)/max(len(gpus), 1)
+	without, wanted := gpusWithoutVF(gpus, vfs), len(vfs)/max(len(gpus), 1)
 	if refused := lastRefusal(container, decisions); refused != nil {
 		pairs := lastPairs(container, decisions)
 		verb, vfs = "was refused", nil
-		without, wanted = s.named(farGPUs(pairs)), wantedVFs(pairs)
+		without, wanted = s.gpusNamed(farGPUs(pairs)), wantedVFs(pairs)
 	}
 	if len(without) == 0 {
 		return false
 	}
 	var list []apart
 	for _, gpu := range without {
-		list = append(list, s.around(gpu, container))
+		list = append(list, s.vfsAround(gpu, container))
 	}
 	fmt.Fprintf(out, "%s %s: for %s there is no VF of its own on its switch\n   next: %s\n\n", container, verb,
-		cli.Count(len(without), "GPU"), next(container, list, wanted))
+		cli.Count(len(without), "GPU"), nextStep(container, list, wanted))
 	var rows cli.Rows
 	rows.Add("   GPU", "SWITCH", "NUMA", "VFS FREE NOW", "VFS HELD BY")
 	for _, a := range list {
@@ -62,15 +62,15 @@ func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decisio
 			cmp.Or(strings.Join(ownersOf(a.held), " "), "-"))
 	}
 	out.WriteString(rows.String())
-	for _, vf := range far(gpus, vfs) {
+	for _, vf := range farVFs(gpus, vfs) {
 		fmt.Fprintf(out, "   VF %s is on switch %s\n", vf.ID, vf.Switch)
 	}
 	return true
 }
 
-// next returns the most helpful step, by the first GPU: each GPU needs a VF. Wanted is the number of VFs for
-// each GPU; 0 if GPUs share a VF.
-func next(container string, list []apart, wanted int) string {
+// nextStep returns the most helpful step, by the first GPU: each GPU needs a VF. Wanted is the number of VFs
+// for each GPU; 0 if GPUs share a VF.
+func nextStep(container string, list []apart, wanted int) string {
 	pod := container[:max(0, strings.LastIndex(container, "/"))]
 	for _, a := range list {
 		switch holders := ownersOf(a.held); {
@@ -93,8 +93,8 @@ func next(container string, list []apart, wanted int) string {
 	return fmt.Sprintf("VFs are free on these switches now: create %s again", pod)
 }
 
-// held returns the devices of a container.
-func (s Status) held(container string) (gpus, vfs []Device) {
+// heldDevices returns the devices of a container.
+func (s Status) heldDevices(container string) (gpus, vfs []Device) {
 	for _, r := range s.Resources {
 		for _, d := range r.Devices {
 			switch {
@@ -109,9 +109,9 @@ func (s Status) held(container string) (gpus, vfs []Device) {
 	return gpus, vfs
 }
 
-// missing returns the GPUs of a container with too few VFs of the container on their switches. A container
-// without VFs requests no pairs.
-func missing(gpus, vfs []Device) []Device {
+// gpusWithoutVF returns the GPUs of a container with too few VFs of the container on their switches. A
+// container without VFs requests no pairs.
+func gpusWithoutVF(gpus, vfs []Device) []Device {
 	if len(vfs) == 0 {
 		return nil
 	}
@@ -129,8 +129,8 @@ func missing(gpus, vfs []Device) []Device {
 	})
 }
 
-// far returns the VFs of a container without a GPU of the container on their switches.
-func far(gpus, vfs []Device) []Device {
+// farVFs returns the VFs of a container without a GPU of the container on their switches.
+func farVFs(gpus, vfs []Device) []Device {
 	return slices.DeleteFunc(slices.Clone(vfs), func(vf Device) bool {
 		return slices.ContainsFunc(gpus, func(gpu Device) bool { return gpu.Switch == vf.Switch })
 	})
@@ -183,8 +183,8 @@ func wantedVFs(pairs []Pair) int {
 	return slices.Max(append(slices.Collect(maps.Values(ofGPU)), 0))
 }
 
-// named returns the GPUs with these IDs.
-func (s Status) named(ids []string) []Device {
+// gpusNamed returns the GPUs with these IDs.
+func (s Status) gpusNamed(ids []string) []Device {
 	var found []Device
 	for _, r := range s.Resources {
 		for _, d := range r.Devices {
@@ -196,16 +196,16 @@ func (s Status) named(ids []string) []Device {
 	return found
 }
 
-// around returns the VFs on the switch of a GPU, without the VFs of the GPU's container.
-func (s Status) around(gpu Device, container string) apart {
+// vfsAround returns the VFs on the switch of a GPU, without the VFs of the GPU's container.
+func (s Status) vfsAround(gpu Device, container string) apart {
 	a := apart{gpu: gpu}
-	for _, r := range s.rows() {
+	for _, r := range s.deviceRows() {
 		if r.kind != device.VF || r.Switch != gpu.Switch {
 			continue
 		}
 		a.all++
 		switch {
-		case r.free():
+		case r.isFree():
 			a.free = append(a.free, r.Device)
 		case r.Owner != "" && r.Owner != container:
 			a.held = append(a.held, r.Device)
@@ -218,7 +218,7 @@ func (s Status) around(gpu Device, container string) apart {
 func ownersOf(devices []Device) []string {
 	var names []string
 	for _, d := range devices {
-		names = insert(names, d.Owner)
+		names = insertSorted(names, d.Owner)
 	}
 	return names
 }

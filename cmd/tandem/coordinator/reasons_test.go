@@ -69,7 +69,7 @@ func TestReasons(t *testing.T) {
    VF 0000:9c:00.1 is on switch 0000:9a:00.0
 `
 		var got bytes.Buffer
-		node(c.beside...).reasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
+		node(c.beside...).writeReasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
 		if diff := cmp.Diff(want, got.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -82,7 +82,7 @@ func TestNextWithoutASwitch(t *testing.T) {
 	flat := apart{gpu: Device{ID: "0000:05:00.0", Switch: "pci0000:00"}, free: make([]Device, 7), all: 8}
 	const want = "GPU 0000:05:00.0 is on no switch (pci0000:00), so that no VF is near; a topology file has " +
 		"the switches of a guest"
-	if got := next("team/train/c", []apart{flat}, 1); got != want {
+	if got := nextStep("team/train/c", []apart{flat}, 1); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -101,7 +101,7 @@ func TestReasonsOfARefusal(t *testing.T) {
    0000:2f:00.0  0000:2c:00.0  0     0/1           team/other/c
 `
 	var got bytes.Buffer
-	s.reasons(&got, "team/strict/c", refused)
+	s.writeReasons(&got, "team/strict/c", refused)
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -117,7 +117,8 @@ func TestNextOfUnequalNumbers(t *testing.T) {
 		"more GPUs": {{"0000:11:00.0", "0000:0c:00.1", "PIX"}, {"0000:2f:00.0", "0000:0c:00.1", "NODE"}},
 	} {
 		var got bytes.Buffer
-		s.reasons(&got, "team/strict/c", []Decision{{Container: "team/strict/c", Refusal: "refuse", Pairs: pairs}})
+		refused := []Decision{{Container: "team/strict/c", Refusal: "refuse", Pairs: pairs}}
+		s.writeReasons(&got, "team/strict/c", refused)
 		const want = "   next: ask for as many VFs as GPUs: the numbers differ, and switch 0000:2c:00.0 has 1 VF\n"
 		if !strings.Contains(got.String(), want) {
 			t.Errorf("%s: no %q in\n%s", name, want, got.String())
@@ -131,9 +132,9 @@ func TestNoReasons(t *testing.T) {
 	var got bytes.Buffer
 	s := node()
 	s.Resources[1].Devices[1].Switch = off // the second VF is beside the second GPU
-	s.reasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
+	s.writeReasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
 	s.Resources[1].Devices = nil
-	s.reasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
+	s.writeReasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
 	if got.Len() > 0 {
 		t.Errorf("got %q", got.String())
 	}
@@ -154,7 +155,7 @@ func TestUnenforced(t *testing.T) {
 			t.Errorf("%v: %q, want %q", alignment, got, want)
 		}
 	}
-	if s := NewStatus(&api.StatusResponse{}); s.Alignment != nil || s.Alignment.Unenforced() != "" {
+	if s := NewStatus(&api.StatusResponse{}); s.Alignment != nil || s.Alignment.WhyUnenforced() != "" {
 		t.Errorf("a plugin that does not say: %+v", s.Alignment)
 	}
 }

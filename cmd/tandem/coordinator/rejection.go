@@ -102,12 +102,12 @@ func ExplainRejection(
 	p *corev1.Pod, s *Status, decisions kubelet.Reading[[]Decision], manager Manager,
 ) Rejection {
 	n, containers := NewNode(s.Resources, manager.TopologyManager), intent.ContainersOf(p)
-	pod := n.containers(containers)
+	pod := n.modelContainers(containers)
 	r := Rejection{
 		Pod: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName,
 		Policy: string(manager.Rule.Policy), Scope: "container", Assumed: manager.Assumed,
-		FitsNow:   n.admits(n.taken(), pod...),
-		FitsEmpty: n.admits(n.model.NewSet(), pod...),
+		FitsNow:   n.canAdmit(n.takenBut(), pod...),
+		FitsEmpty: n.canAdmit(n.model.NewSet(), pod...),
 	}
 	if manager.ScopePod {
 		r.Scope = "pod"
@@ -121,15 +121,16 @@ func ExplainRejection(
 		r.RejectedAt = &at.Time
 	}
 	known, err := decisions.Get()
-	total, since := model.Total(pod), allocations(known)
-	r.Resources, r.Switches, r.Holders = n.resources(total), n.switches(total), n.holders(total, since)
-	r.Verdict, r.Next = n.verdict(&r, pod)
-	r.Then = n.then(&r, pod, err)
+	total, since := model.Total(pod), firstAllocations(known)
+	r.Resources, r.Switches = n.countResources(total), n.countSwitches(total)
+	r.Holders = n.listHolders(total, since)
+	r.Verdict, r.Next = n.judgeRejection(&r, pod)
+	r.Then = n.describeThen(&r, pod, err)
 	return r
 }
 
-// allocations returns the time of the first allocation of each pod that holds devices.
-func allocations(decisions []Decision) map[string]time.Time {
+// firstAllocations returns the time of the first allocation of each pod that holds devices.
+func firstAllocations(decisions []Decision) map[string]time.Time {
 	since := map[string]time.Time{}
 	for _, d := range decisions {
 		pod := podOf(d.Container)
@@ -140,9 +141,9 @@ func allocations(decisions []Decision) map[string]time.Time {
 	return since
 }
 
-// resources returns requested resources with their devices by NUMA node.
-func (n *Node) resources(total model.Requests) (list []requestedResource) {
-	free := n.free()
+// countResources returns requested resources with their devices by NUMA node.
+func (n *Node) countResources(total model.Requests) (list []requestedResource) {
+	free := n.freeDevices()
 	for _, request := range total {
 		of := &n.model.Resources[request.Resource]
 		r := requestedResource{Name: of.Name, Requested: request.Count}
@@ -154,9 +155,9 @@ func (n *Node) resources(total model.Requests) (list []requestedResource) {
 	return list
 }
 
-// switches returns the devices of requested resources by switch.
-func (n *Node) switches(total model.Requests) (list []requestedSwitch) {
-	free := n.free()
+// countSwitches returns the devices of requested resources by switch.
+func (n *Node) countSwitches(total model.Requests) (list []requestedSwitch) {
+	free := n.freeDevices()
 	for _, name := range slices.Sorted(maps.Keys(n.on)) {
 		for _, request := range total {
 			of := &n.model.Resources[request.Resource]
@@ -168,8 +169,8 @@ func (n *Node) switches(total model.Requests) (list []requestedSwitch) {
 	return list
 }
 
-// holders returns the pods with devices of requested resources.
-func (n *Node) holders(total model.Requests, since map[string]time.Time) (list []Holder) {
+// listHolders returns the pods with devices of requested resources.
+func (n *Node) listHolders(total model.Requests, since map[string]time.Time) (list []Holder) {
 	for _, pod := range slices.Sorted(maps.Keys(n.held)) {
 		for _, request := range total {
 			of := &n.model.Resources[request.Resource]
@@ -203,7 +204,7 @@ func (n *Node) eachNUMANode(r *devicemanager.ResourceDevices, visit func(number 
 
 // numaNodes returns the NUMA nodes for requests on the empty node.
 func (n *Node) numaNodes(requests model.Requests) model.Mask {
-	a := n.admission(n.model.NewSet(), nil)
+	a := n.newAdmission(n.model.NewSet(), nil)
 	best, _ := a.Merge(0, requests)
 	return best.Nodes
 }

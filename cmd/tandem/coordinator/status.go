@@ -100,7 +100,7 @@ func NewStatus(answer *api.StatusResponse) Status {
 		}
 		s.Resources = append(s.Resources, resource)
 	}
-	s.Totals, s.Degraded = totalsOf(s.rows()), degradedOf(answer.GetResources())
+	s.Totals, s.Degraded = totalsOf(s.deviceRows()), degradedOf(answer.GetResources())
 	s.Alignment = alignmentOf(answer)
 	return s
 }
@@ -110,8 +110,8 @@ func (s Status) isDRA() bool { return s.Mode == string(coordination.DRA) }
 
 func protocolText(major, minor uint32) string { return fmt.Sprintf("%d.%d", major, minor) }
 
-// rows returns the devices of all resources by switch, in the order of the resources.
-func (s Status) rows() []row {
+// deviceRows returns the devices of all resources by switch, in the order of the resources.
+func (s Status) deviceRows() []row {
 	var rows []row
 	for _, r := range s.Resources {
 		for _, d := range r.Devices {
@@ -122,10 +122,10 @@ func (s Status) rows() []row {
 	return rows
 }
 
-// Devices returns all devices of the plugins.
-func (s Status) Devices() string {
+// ListDevices returns all devices of the plugins.
+func (s Status) ListDevices() string {
 	var all strings.Builder
-	for _, row := range s.rows() {
+	for _, row := range s.deviceRows() {
 		fmt.Fprintln(&all, row.resource, row.ID, row.Address)
 	}
 	return all.String()
@@ -147,17 +147,17 @@ func alignmentOf(answer *api.StatusResponse) *Alignment {
 	return &Alignment{a.GetPolicy(), a.GetAnnotations(), a.GetSource(), a.GetWhy()}
 }
 
-// Unenforced returns the reason why annotations are not enforced, "" if enforced or unknown.
-func (a *Alignment) Unenforced() string {
+// WhyUnenforced returns the reason why annotations are not enforced, "" if enforced or unknown.
+func (a *Alignment) WhyUnenforced() string {
 	if a == nil || a.Annotations {
 		return ""
 	}
 	return fmt.Sprintf("annotation %s of pods is not enforced on this node: %s", intent.AlignmentKey, a.Why)
 }
 
-// head is a line of totals, then the plugins, then what is not as it should be.
-func (s Status) head(w io.Writer) {
-	parts := s.summary()
+// writeHead is a line of totals, then the plugins, then what is not as it should be.
+func (s Status) writeHead(w io.Writer) {
+	parts := s.summaryParts()
 	fmt.Fprintf(w, "%s; %s\n", strings.Join(parts[:len(parts)-1], ", "), parts[len(parts)-1])
 	for _, p := range s.Plugins {
 		pid := "in another PID namespace"
@@ -171,7 +171,7 @@ func (s Status) head(w io.Writer) {
 			continue
 		}
 		fmt.Fprintf(w, "plugin %s, %s, %s, protocol %s: %s\n", pid, p.Role, version, p.Protocol,
-			s.registrations(p.Resources))
+			s.listRegistrations(p.Resources))
 	}
 	for _, r := range s.Resources {
 		if !r.Connected {
@@ -182,7 +182,7 @@ func (s Status) head(w io.Writer) {
 	if k := s.Kubelet; k != nil && k.State == KubeletDown {
 		fmt.Fprintf(w, "KUBELET DOWN: %s; owners are those known last\n", k.Why)
 	}
-	if text := s.Alignment.Unenforced(); text != "" {
+	if text := s.Alignment.WhyUnenforced(); text != "" {
 		fmt.Fprintln(w, "NOT ENFORCED", text)
 	}
 	for _, note := range s.Notes {
@@ -191,13 +191,13 @@ func (s Status) head(w io.Writer) {
 	for _, d := range s.Degraded {
 		fmt.Fprintln(w, "DEGRADED", d)
 	}
-	for _, text := range s.Unsound() {
+	for _, text := range s.ListUnsound() {
 		fmt.Fprintln(w, "HEALTH", text)
 	}
 }
 
-// summary is the totals, then the kubelet.
-func (s Status) summary() []string {
+// summaryParts is the totals, then the kubelet.
+func (s Status) summaryParts() []string {
 	t, state := s.Totals, "?"
 	if s.Kubelet != nil && s.Kubelet.State != kubeletUnknown {
 		state = s.Kubelet.State
@@ -209,8 +209,8 @@ func (s Status) summary() []string {
 	}
 }
 
-// registrations says of each resource whether the kubelet goes by it.
-func (s Status) registrations(resources []string) string {
+// listRegistrations says of each resource whether the kubelet goes by it.
+func (s Status) listRegistrations(resources []string) string {
 	said := map[string]string{}
 	for _, r := range s.Resources {
 		switch {
@@ -232,10 +232,10 @@ func (s Status) registrations(resources []string) string {
 // unsound is a group of devices that are failed or degraded for one reason.
 type unsound struct{ health, reason, resource string }
 
-// Unsound returns a text for each group of failed and degraded devices, failed ones first.
-func (s Status) Unsound() (list []string) {
+// ListUnsound returns a text for each group of failed and degraded devices, failed ones first.
+func (s Status) ListUnsound() (list []string) {
 	groups := map[unsound][]string{}
-	for _, r := range s.rows() {
+	for _, r := range s.deviceRows() {
 		if r.Health != "" {
 			of := unsound{r.Health, r.Reason, r.resource}
 			groups[of] = append(groups[of], r.ID)
@@ -283,7 +283,7 @@ const (
 // askKubelet asks which devices the kubelet has to give; nil where it does not tell.
 func askKubelet(ctx context.Context, dir string) (kubelet.Devices, Kubelet) {
 	socket := kubelet.PodResourcesSocket(dir)
-	if state := reach(ctx, socket); state.State != KubeletUp {
+	if state := reachSocket(ctx, socket); state.State != KubeletUp {
 		return nil, state
 	}
 	pods, err := kubelet.NewPodResources(dir)
@@ -302,8 +302,8 @@ func askKubelet(ctx context.Context, dir string) (kubelet.Devices, Kubelet) {
 	}
 }
 
-// reach tells whether somebody listens at the kubelet's socket.
-func reach(ctx context.Context, socket string) Kubelet {
+// reachSocket tells whether somebody listens at the kubelet's socket.
+func reachSocket(ctx context.Context, socket string) Kubelet {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err == nil {
 		_ = conn.Close() // nothing was said

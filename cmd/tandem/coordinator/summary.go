@@ -19,25 +19,25 @@ import (
 // Table is for people who want to see how the node is: the totals, and a line for each switch.
 func (s Status) Table() []byte {
 	var out bytes.Buffer
-	s.head(&out)
-	lines := s.switches()
+	s.writeHead(&out)
+	lines := s.groupBySwitch()
 	var rows cli.Rows
 	if len(lines) > 0 {
 		rows.Add("\nSWITCH", "NUMA", "FREE GPUS", "FREE VFS", "OWNERS")
 	}
 	for _, line := range lines {
 		rows.Add(cmp.Or(line.name, "?"), cmp.Or(strings.Join(line.nodes, ","), "?"), line.gpus, line.vfs,
-			line.remarks())
+			line.describeOwners())
 	}
 	out.WriteString(rows.String())
 	return out.Bytes()
 }
 
-// Wide has every device, by switch. Where all IDs are addresses there is no column for those.
-func (s Status) Wide() []byte {
+// WideTable has every device, by switch. Where all IDs are addresses there is no column for those.
+func (s Status) WideTable() []byte {
 	var out bytes.Buffer
-	s.head(&out)
-	rows := s.rows()
+	s.writeHead(&out)
+	rows := s.deviceRows()
 	addresses := slices.ContainsFunc(rows, row.addressApart)
 	var lines cli.Rows
 	line := func(name, numa, resource, id, address, state, owner string) {
@@ -97,23 +97,23 @@ type line struct {
 // marks are the states that are named, in this order.
 var marks = []string{planned, unhealthy, allocatedUnhealthy, device.Degraded, "of ended containers", "stale"}
 
-func (s Status) switches() (lines []*line) {
-	for _, r := range s.rows() {
+func (s Status) groupBySwitch() (lines []*line) {
+	for _, r := range s.deviceRows() {
 		if len(lines) == 0 || lines[len(lines)-1].name != r.Switch {
 			lines = append(lines, &line{name: r.Switch, marks: map[string]*counts{}})
 		}
-		lines[len(lines)-1].take(r)
+		lines[len(lines)-1].addToLine(r)
 	}
 	return lines
 }
 
-func (l *line) take(r row) {
-	l.add(r)
+func (l *line) addToLine(r row) {
+	l.addRow(r)
 	if r.NUMA != nil {
-		l.nodes = insert(l.nodes, fmt.Sprint(*r.NUMA))
+		l.nodes = insertSorted(l.nodes, fmt.Sprint(*r.NUMA))
 	}
 	if r.Owner != "" {
-		l.owners = insert(l.owners, r.Owner)
+		l.owners = insertSorted(l.owners, r.Owner)
 	}
 	mark := r.State
 	switch {
@@ -122,21 +122,21 @@ func (l *line) take(r row) {
 	case r.Ended != "":
 		mark = "of ended containers"
 	}
-	l.mark(mark, r)
+	l.markRow(mark, r)
 	if r.Health == device.Degraded {
-		l.mark(r.Health, r)
+		l.markRow(r.Health, r)
 	}
 }
 
-func (l *line) mark(name string, r row) {
+func (l *line) markRow(name string, r row) {
 	if l.marks[name] == nil {
 		l.marks[name] = &counts{}
 	}
-	l.marks[name].add(r)
+	l.marks[name].addRow(r)
 }
 
-// remarks are the owners in short, and what else is to be known of the devices.
-func (l *line) remarks() string {
+// describeOwners are the owners in short, and what else is to be known of the devices.
+func (l *line) describeOwners() string {
 	const few = 2
 	said := slices.Clone(l.owners[:min(few, len(l.owners))])
 	if more := len(l.owners) - few; more > 0 {
@@ -144,7 +144,7 @@ func (l *line) remarks() string {
 	}
 	for _, mark := range marks {
 		if c := l.marks[mark]; c != nil {
-			said = append(said, "("+c.list()+" "+mark+")")
+			said = append(said, "("+c.listCounts()+" "+mark+")")
 		}
 	}
 	return cmp.Or(strings.Join(said, " "), "-")
@@ -214,8 +214,8 @@ type row struct {
 	stale    bool // its plugin is away: it is as it was known last
 }
 
-// free reports whether a container can get it now.
-func (r row) free() bool { return !r.stale && (r.State == free || r.State == stranded) }
+// isFree reports whether a container can get it now.
+func (r row) isFree() bool { return !r.stale && (r.State == free || r.State == stranded) }
 
 func numaText(node *uint32) string {
 	if node == nil {
@@ -224,8 +224,8 @@ func numaText(node *uint32) string {
 	return fmt.Sprint(*node)
 }
 
-// insert adds to a sorted list what it does not have yet.
-func insert(list []string, s string) []string {
+// insertSorted adds to a sorted list what it does not have yet.
+func insertSorted(list []string, s string) []string {
 	if i, found := slices.BinarySearch(list, s); !found {
 		return slices.Insert(list, i, s)
 	}
@@ -252,9 +252,9 @@ type Count struct {
 	All  int `json:"all"`
 }
 
-func (c *Count) add(r row) {
+func (c *Count) addRow(r row) {
 	c.All++
-	if r.free() {
+	if r.isFree() {
 		c.Free++
 	}
 }
@@ -264,11 +264,11 @@ func (c Count) String() string { return fmt.Sprintf("%d/%d", c.Free, c.All) }
 // counts are those of one switch.
 type counts struct{ gpus, vfs Count }
 
-func (c *counts) add(r row) {
+func (c *counts) addRow(r row) {
 	if r.kind == device.GPU {
-		c.gpus.add(r)
+		c.gpus.addRow(r)
 	} else {
-		c.vfs.add(r)
+		c.vfs.addRow(r)
 	}
 }
 
@@ -278,8 +278,8 @@ func totalsOf(rows []row) (t Totals) {
 		if switches[r.Switch] == nil {
 			switches[r.Switch] = &counts{}
 		}
-		switches[r.Switch].add(r)
-		all.add(r)
+		switches[r.Switch].addRow(r)
+		all.addRow(r)
 	}
 	for name, c := range switches {
 		if topology.IsSwitch(name) {
@@ -313,8 +313,8 @@ func (d Degraded) String() string {
 	return fmt.Sprintf("%s: %d of %d GPUs have no VF on their switch", d.Container, d.Apart, d.GPUs)
 }
 
-// list is "1 GPU", "2 VFs" or both.
-func (c *counts) list() string {
+// listCounts is "1 GPU", "2 VFs" or both.
+func (c *counts) listCounts() string {
 	var parts []string
 	if n := c.gpus.All; n > 0 {
 		parts = append(parts, cli.Count(n, "GPU"))

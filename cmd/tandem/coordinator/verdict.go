@@ -15,17 +15,17 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
-// verdict returns the reason for a rejection and the most helpful step.
-func (n *Node) verdict(r *Rejection, pod []model.Container) (why, next string) {
+// judgeRejection returns the reason for a rejection and the most helpful step.
+func (n *Node) judgeRejection(r *Rejection, pod []model.Container) (why, next string) {
 	cpus := mostCPUs(r.Containers)
-	doctor := fmt.Sprintf("%s --cpus %d", r.doctor(), cpus)
+	doctor := fmt.Sprintf("%s --cpus %d", r.doctorCommand(), cpus)
 	switch {
 	case len(r.Resources) == 0 && cpus > 0:
 		return "The pod requests no device of Tandem's plugins: the kubelet has no NUMA nodes for its CPUs or " +
 			"other resources.", doctor + " shows the CPUs of each NUMA node"
 	case len(r.Resources) == 0:
 		return "The pod requests no device that Tandem's plugins offer on this node.",
-			r.tandem() + " status shows the offered devices"
+			r.tandemCommand() + " status shows the offered devices"
 	case r.FitsNow && cpus > 0:
 		return "The devices fit the free devices of this node now. The kubelet rejected the pod for its " +
 				"exclusive CPUs, or a pod has released devices since.",
@@ -35,26 +35,29 @@ func (n *Node) verdict(r *Rejection, pod []model.Container) (why, next string) {
 			"create the pod again"
 	case r.FitsEmpty:
 		return "The node admits this pod only while less of it is in use: now no set of NUMA nodes has enough " +
-			"free devices of each resource. " + n.whereEmpty(pod), n.release(r, pod)
+			"free devices of each resource. " + n.whereEmpty(pod), n.findRelease(r, pod)
 	default:
-		return "This node always rejects this pod, even with all devices free: " + n.refusal(pod),
+		return "This node always rejects this pod, even with all devices free: " + n.describeRefusal(pod),
 			n.otherShape(r, pod)
 	}
 }
 
-// tandem returns the command line for a question about the node of the pod.
-func (r *Rejection) tandem() string {
+// tandemCommand returns the command line for a question about the node of the pod.
+func (r *Rejection) tandemCommand() string {
 	if r.Node == "" {
 		return "tandem"
 	}
 	return "kubectl tandem"
 }
 
-func (r *Rejection) doctor() string { return strings.TrimSpace(r.tandem() + " doctor " + r.Node) }
+func (r *Rejection) doctorCommand() string {
+	return strings.TrimSpace(r.tandemCommand() + " doctor " + r.Node)
+}
 
-// then returns a sentence about the devices at the rejection, "" without a question. Known are the holders of
-// now that were there already, by decisions without an error: holders that have ended since are in no record.
-func (n *Node) then(r *Rejection, pod []model.Container, err error) string {
+// describeThen returns a sentence about the devices at the rejection, "" without a question. Known are the
+// holders of now that were there already, by decisions without an error: holders that have ended since are in
+// no record.
+func (n *Node) describeThen(r *Rejection, pod []model.Container, err error) string {
 	if len(r.Resources) == 0 || !r.FitsEmpty {
 		return ""
 	}
@@ -63,11 +66,11 @@ func (n *Node) then(r *Rejection, pod []model.Container, err error) string {
 	}
 	var later []string
 	for _, h := range r.Holders {
-		if r.order(h) != allocatedBefore {
+		if r.orderOf(h) != allocatedBefore {
 			later = append(later, h.Pod)
 		}
 	}
-	if r.RejectedAt != nil && !n.admits(n.taken(later...), pod...) {
+	if r.RejectedAt != nil && !n.canAdmit(n.takenBut(later...), pod...) {
 		return "the same devices were missing: the pods that have had theirs since before the rejection suffice " +
 			"for it"
 	}
@@ -83,8 +86,8 @@ const (
 	allocatedUnknown  = "unknown"
 )
 
-// order returns the order of a holder's allocation and the rejection, whose time has whole seconds.
-func (r *Rejection) order(h Holder) string {
+// orderOf returns the order of a holder's allocation and the rejection, whose time has whole seconds.
+func (r *Rejection) orderOf(h Holder) string {
 	switch {
 	case h.Since == nil || r.RejectedAt == nil:
 		return allocatedUnknown
@@ -107,7 +110,7 @@ func mostCPUs(containers []Container) (cpus int) {
 // whereEmpty returns a sentence about the NUMA nodes of the pod on the empty node.
 func (n *Node) whereEmpty(pod []model.Container) string {
 	count := 0
-	for _, requests := range n.compared(pod) {
+	for _, requests := range n.comparedRequests(pod) {
 		count = max(count, n.numaNodes(requests).Count())
 	}
 	if count == 0 {
@@ -116,8 +119,8 @@ func (n *Node) whereEmpty(pod []model.Container) string {
 	return fmt.Sprintf("The empty node admits the pod on %s.", cli.Count(count, "NUMA node"))
 }
 
-// refusal returns the kubelet's reason on the empty node.
-func (n *Node) refusal(pod []model.Container) string {
+// describeRefusal returns the kubelet's reason on the empty node.
+func (n *Node) describeRefusal(pod []model.Container) string {
 	for _, request := range model.Total(pod) {
 		of := &n.model.Resources[request.Resource]
 		if has := n.healthy.Common(of.All); has < request.Count {
@@ -131,9 +134,9 @@ func (n *Node) refusal(pod []model.Container) string {
 // wants it.
 const mostTries = 1 << 14
 
-// release returns the pods whose end lets the node admit a pod: the pod with the fewest devices, or the
+// findRelease returns the pods whose end lets the node admit a pod: the pod with the fewest devices, or the
 // smallest sequence of such pods. Devices of unknown pods stay taken.
-func (n *Node) release(r *Rejection, pod []model.Container) string {
+func (n *Node) findRelease(r *Rejection, pod []model.Container) string {
 	holders := n.knownHolders()
 	if len(holders)*len(pod) > mostTries {
 		holders = nil
@@ -141,12 +144,12 @@ func (n *Node) release(r *Rejection, pod []model.Container) string {
 	again := ", then create " + r.Pod + " again; tandem-scheduler (scheduler.enabled in the chart) selects a " +
 		"node that admits the pod"
 	for _, holder := range holders {
-		if n.admits(n.taken(holder), pod...) {
+		if n.canAdmit(n.takenBut(holder), pod...) {
 			return "wait for the end of " + holder + again
 		}
 	}
 	for i := range holders {
-		if n.admits(n.taken(holders[:i+1]...), pod...) {
+		if n.canAdmit(n.takenBut(holders[:i+1]...), pod...) {
 			return fmt.Sprintf("wait for the end of %s such as %s%s", cli.Count(i+1, "pod"), holders[0],
 				again)
 		}
@@ -166,13 +169,13 @@ func (n *Node) knownHolders() []string {
 // the pod.
 func (n *Node) otherShape(r *Rejection, pod []model.Container) string {
 	var fits []string
-	for _, requests := range n.compared(pod) {
+	for _, requests := range n.comparedRequests(pod) {
 		if n.numaNodes(requests) == 0 && len(requests) == 2 {
 			fits = n.admittedPairs(requests)
 			break
 		}
 	}
-	doctor := r.doctor() + " lists the shapes that the node always rejects, with fixes"
+	doctor := r.doctorCommand() + " lists the shapes that the node always rejects, with fixes"
 	if len(fits) == 0 {
 		return doctor
 	}
@@ -194,7 +197,7 @@ func (n *Node) admittedPairs(requests model.Requests) (fits []string) {
 	for a.Count = 1; a.Count <= most && len(fits) < mostShapes; a.Count++ {
 		b.Count = a.Count
 		pod := model.Container{Requests: model.Requests{a, b}}
-		if n.admits(n.model.NewSet(), pod) {
+		if n.canAdmit(n.model.NewSet(), pod) {
 			fits = append(fits, fmt.Sprintf("%d+%d", a.Count, b.Count))
 		}
 	}
@@ -218,7 +221,7 @@ func (r Rejection) Text() []byte {
 	}
 	fmt.Fprintf(&out, "   why   %s\n", r.Verdict)
 	if r.Then != "" {
-		fmt.Fprintf(&out, "   then  %s%s\n", r.time(), r.Then)
+		fmt.Fprintf(&out, "   then  %s%s\n", r.describeTime(), r.Then)
 	}
 	fmt.Fprintf(&out, "   next  %s\n", r.Next)
 	for i, c := range r.Containers {
@@ -226,23 +229,23 @@ func (r Rejection) Text() []byte {
 			fmt.Fprintf(&out, "\n   and %s more\n", cli.Count(len(r.Containers)-i, "container"))
 			break
 		}
-		fmt.Fprintf(&out, "\n   container %s requests %s\n", c.Name, c.requests())
+		fmt.Fprintf(&out, "\n   container %s requests %s\n", c.Name, c.describeRequests())
 	}
 	if len(r.Resources) > 0 {
-		out.WriteString(r.table() + r.switches())
+		out.WriteString(r.resourceRows() + r.switchRows())
 	}
 	if len(r.Holders) > 0 {
 		var rows cli.Rows
 		rows.Add("\n   HELD BY", "RESOURCE", "NUMA", "DEVICES", "SINCE")
 		for _, h := range r.Holders {
-			rows.Add("   "+h.Pod, h.Resource, numberText(h.Node), h.Devices, r.order(h))
+			rows.Add("   "+h.Pod, h.Resource, numberText(h.Node), h.Devices, r.orderOf(h))
 		}
 		out.WriteString(rows.String())
 	}
 	return []byte(cli.PrintableLines(out.String()))
 }
 
-func (r Rejection) table() string {
+func (r Rejection) resourceRows() string {
 	var rows cli.Rows
 	rows.Add("\n   RESOURCE", "REQUESTED", "NUMA", "FREE NOW")
 	for _, resource := range r.Resources {
@@ -255,8 +258,8 @@ func (r Rejection) table() string {
 	return rows.String()
 }
 
-// switches returns the free devices of each switch, a column for each resource.
-func (r Rejection) switches() string {
+// switchRows returns the free devices of each switch, a column for each resource.
+func (r Rejection) switchRows() string {
 	if len(r.Switches) == 0 {
 		return ""
 	}
@@ -283,16 +286,16 @@ func (r Rejection) switches() string {
 	return rows.String()
 }
 
-// time returns the time of the rejection as the beginning of a sentence, "" if unknown.
-func (r Rejection) time() string {
+// describeTime returns the time of the rejection as the beginning of a sentence, "" if unknown.
+func (r Rejection) describeTime() string {
 	if r.RejectedAt == nil {
 		return ""
 	}
 	return "at " + r.RejectedAt.Format(time.RFC3339) + " "
 }
 
-// requests returns "2 amd.com/gpu, 2 tandem.dev/rdma_vf and 8 exclusive CPUs".
-func (c Container) requests() string {
+// describeRequests returns "2 amd.com/gpu, 2 tandem.dev/rdma_vf and 8 exclusive CPUs".
+func (c Container) describeRequests() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(c.Requests)) {
 		parts = append(parts, fmt.Sprintf("%d %s", c.Requests[name], name))

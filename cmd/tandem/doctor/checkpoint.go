@@ -19,16 +19,16 @@ import (
 func damagedCheckpoint(n *Node) []Finding {
 	path := kubelet.CheckpointPath(n.KubeletDir)
 	damage := ""
-	if err := n.unreadCheckpoint; err != nil && !errors.Is(err, fs.ErrNotExist) && !n.denied(path, err) {
+	if err := n.unreadCheckpoint; err != nil && !errors.Is(err, fs.ErrNotExist) && !n.noteDenied(path, err) {
 		damage = fmt.Sprintf("%s: %v", path, err)
 	}
 	return []Finding{{
 		ID: "checkpoint", Severity: Warning,
 		Summary:  "The kubelet's device checkpoint cannot be read.",
-		Evidence: seen(damage),
+		Evidence: evidenceOf(damage),
 		Why: "Without other sources, Tandem identifies containers by the checkpoint. A kubelet that cannot read " +
 			"the checkpoint forgets all allocations at its next start.",
-		Fix: []string{"drain the node, then: " + restarted("rm "+path)},
+		Fix: []string{"drain the node, then: " + restartAround("rm "+path)},
 	}}
 }
 

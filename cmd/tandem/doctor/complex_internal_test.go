@@ -55,7 +55,7 @@ func (s *small) findings() string {
 	c := newComplexes(topology.Assemble(s.functions, s.places, []int{0, 1}))
 	c.groups = s.groups
 	var lines []string
-	for _, f := range judge(&Node{complexes: c}, complexFaults, complexACS, complexATS, complexGroups) {
+	for _, f := range runChecks(&Node{complexes: c}, complexFaults, complexACS, complexATS, complexGroups) {
 		lines = append(lines, f.ID+" "+string(f.Severity))
 		lines = append(append(lines, f.Evidence...), f.Fix...)
 	}

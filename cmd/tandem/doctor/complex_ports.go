@@ -58,9 +58,9 @@ func (n *Node) readComplexes() complexes {
 		}
 	}
 	_, err := fs.Stat(n.Sys, "kernel/iommu_groups") // also there without any group, but not in every recording
-	for _, functions := range c.functions() {
+	for _, functions := range c.functionsOfEach() {
 		for _, a := range functions {
-			if number := group(n.Sys, a); number != "" || err == nil {
+			if number := iommuGroup(n.Sys, a); number != "" || err == nil {
 				c.groups[a] = number
 			}
 		}
@@ -74,8 +74,8 @@ func (n *Node) isLive(a topology.Address) bool {
 	return err == nil
 }
 
-// group returns the number of a function's IOMMU group, "" for none.
-func group(sys fs.FS, a topology.Address) string {
+// iommuGroup returns the number of a function's IOMMU group, "" for none.
+func iommuGroup(sys fs.FS, a topology.Address) string {
 	target, err := fs.ReadLink(sys, path.Join(topology.PCIDevices, a.String(), "iommu_group"))
 	if err != nil {
 		return ""
@@ -83,8 +83,8 @@ func group(sys fs.FS, a topology.Address) string {
 	return path.Base(target)
 }
 
-// functions returns the GPUs, NICs and DMA functions of each complex.
-func (c complexes) functions() (all [][]topology.Address) {
+// functionsOfEach returns the GPUs, NICs and DMA functions of each complex.
+func (c complexes) functionsOfEach() (all [][]topology.Address) {
 	for _, one := range c.all {
 		functions := slices.Concat(one.GPUs, one.NICs)
 		if one.Kind == topology.KindDMA {
@@ -104,21 +104,21 @@ func newComplexes(tree *topology.Tree) complexes {
 		switch {
 		case len(one.GPUs) == 0: // a stray DMA function
 		case one.Kind == topology.KindDMA:
-			c.place(one, dmaPort, one.Function)
-			c.place(one, gpuPort, one.GPUs...)
+			c.placePorts(one, dmaPort, one.Function)
+			c.placePorts(one, gpuPort, one.GPUs...)
 		case one.Kind == topology.KindInline:
-			c.place(one, nicPort, one.NICs...)
-			c.place(one, gpuPort, one.GPUs...)
+			c.placePorts(one, nicPort, one.NICs...)
+			c.placePorts(one, gpuPort, one.GPUs...)
 		}
 	}
-	c.placeOthers(c.machine())
+	c.placeOthers(c.machineKind())
 	c.usage = c.readUsage()
 	slices.SortFunc(c.ports, func(a, b complexPort) int { return a.Address.Compare(b.Address) })
 	return c
 }
 
-// machine returns the kind of the machine: with several kinds of complexes DMA, then C2C.
-func (c complexes) machine() topology.Kind {
+// machineKind returns the kind of the machine: with several kinds of complexes DMA, then C2C.
+func (c complexes) machineKind() topology.Kind {
 	for _, kind := range []topology.Kind{topology.KindDMA, topology.KindC2C} {
 		if slices.ContainsFunc(c.all, func(one topology.Complex) bool {
 			return one.Kind == kind && len(one.GPUs) > 0
@@ -129,8 +129,9 @@ func (c complexes) machine() topology.Kind {
 	return topology.KindInline
 }
 
-// place adds the ports above functions: the root port, and the port directly below the shared upstream port.
-func (c *complexes) place(in topology.Complex, as role, functions ...topology.Address) {
+// placePorts adds the ports above functions: the root port, and the port directly below the shared upstream
+// port.
+func (c *complexes) placePorts(in topology.Complex, as role, functions ...topology.Address) {
 	for _, a := range functions {
 		d, ok := c.tree.Device(a)
 		if !ok {
@@ -139,22 +140,22 @@ func (c *complexes) place(in topology.Complex, as role, functions ...topology.Ad
 		bridges := d.Bridges()
 		shared := slices.Index(bridges, in.Switch)
 		if shared > 0 {
-			c.add(bridges[0], in.Kind, complexRoot)
+			c.addPort(bridges[0], in.Kind, complexRoot)
 		}
 		if shared >= 0 && shared+1 < len(bridges) {
-			c.add(bridges[shared+1], in.Kind, as)
+			c.addPort(bridges[shared+1], in.Kind, as)
 		}
 	}
 }
 
-func (c *complexes) add(a topology.Address, kind topology.Kind, as role) {
-	if d, ok := c.tree.Device(a); ok && !c.has(a) {
+func (c *complexes) addPort(a topology.Address, kind topology.Kind, as role) {
+	if d, ok := c.tree.Device(a); ok && !c.hasPort(a) {
 		c.ports = append(c.ports, complexPort{d, kind, as})
 	}
 }
 
-// has reports whether the table of ACS judges a port.
-func (c complexes) has(a topology.Address) bool {
+// hasPort reports whether the table of ACS judges a port.
+func (c complexes) hasPort(a topology.Address) bool {
 	return slices.ContainsFunc(c.ports, func(p complexPort) bool { return p.Address == a })
 }
 
@@ -164,11 +165,11 @@ func (c *complexes) placeOthers(machine topology.Kind) {
 	for d := range c.tree.Devices() {
 		switch {
 		case d.IsGracePort():
-			c.add(d.Address, machine, graceRoot)
+			c.addPort(d.Address, machine, graceRoot)
 		case d.IsVeraPort():
-			c.add(d.Address, machine, veraRoot)
+			c.addPort(d.Address, machine, veraRoot)
 		case d.IsNICSwitch() && c.isDownstream(d):
-			c.add(d.Address, machine, otherPort)
+			c.addPort(d.Address, machine, otherPort)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 // Source Validation; "x" is any value.
 type acsBits string
 
-// set returns a control register with the wanted bits.
-func (b acsBits) set(control uint16) uint16 {
+// applyTo returns a control register with the wanted bits.
+func (b acsBits) applyTo(control uint16) uint16 {
 	for i, wanted := range b {
 		bit := uint16(1) << (len(b) - 1 - i)
 		switch wanted {
@@ -69,8 +69,8 @@ var wantedACS = map[setting]acsBits{
 	{topology.KindInline, guests, veraRoot}:    "xx101x1",
 }
 
-// usages returns the usages for which a port of this kind is judged.
-func (u usage) usages(kind topology.Kind) []usage {
+// judgedUsages returns the usages for which a port of this kind is judged.
+func (u usage) judgedUsages(kind topology.Kind) []usage {
 	switch {
 	case kind != topology.KindInline:
 		return []usage{bareMetal}
@@ -101,9 +101,9 @@ func (c complexes) wrongPorts(kind topology.Kind) (wrong []complexPort) {
 			continue
 		}
 		right := func(u usage) bool {
-			return wantedACS[setting{kind, u, port.role}].set(port.Control) == port.Control
+			return wantedACS[setting{kind, u, port.role}].applyTo(port.Control) == port.Control
 		}
-		if !slices.ContainsFunc(c.usage.usages(kind), right) {
+		if !slices.ContainsFunc(c.usage.judgedUsages(kind), right) {
 			wrong = append(wrong, port)
 		}
 	}
@@ -115,12 +115,12 @@ func complexACS(n *Node) (findings []Finding) {
 	c := n.complexes
 	for _, kind := range []topology.Kind{topology.KindDMA, topology.KindC2C, topology.KindInline} {
 		wrong := c.wrongPorts(kind)
-		usages := c.usage.usages(kind)
+		usages := c.usage.judgedUsages(kind)
 		var list []string
 		for _, port := range wrong {
 			var wants []string
 			for _, u := range usages {
-				wants = append(wants, string(wantedACS[setting{kind, u, port.role}])+suffix(usages, u))
+				wants = append(wants, string(wantedACS[setting{kind, u, port.role}])+usageSuffix(usages, u))
 			}
 			list = append(list, fmt.Sprintf("%s (%s): ACS control %#04x, wanted %s", port.Address, port.role,
 				port.Control, strings.Join(wants, " or ")))
@@ -136,7 +136,7 @@ func complexACS(n *Node) (findings []Finding) {
 	return findings
 }
 
-func suffix(usages []usage, u usage) string {
+func usageSuffix(usages []usage, u usage) string {
 	switch {
 	case len(usages) == 1:
 		return ""
@@ -176,7 +176,7 @@ func acsFix(kind topology.Kind, wrong []complexPort, usages []usage) (fix []stri
 		var flags, commands []string
 		for _, port := range wrong {
 			bits := wantedACS[setting{kind, u, port.role}]
-			if value := bits.set(port.Control); value != port.Control {
+			if value := bits.applyTo(port.Control); value != port.Control {
 				flags = append(flags, fmt.Sprintf("%s@%s", bits, port.Address))
 				commands = append(commands, fmt.Sprintf("setpci -s %s ECAP_ACS+0x6.w=%04x", port.Address, value))
 			}
@@ -185,9 +185,9 @@ func acsFix(kind topology.Kind, wrong []complexPort, usages []usage) (fix []stri
 			continue
 		}
 		fix = append(fix,
-			fmt.Sprintf("kernel parameter%s, Linux 6.11 or later: pci=config_acs=%q", suffix(usages, u),
+			fmt.Sprintf("kernel parameter%s, Linux 6.11 or later: pci=config_acs=%q", usageSuffix(usages, u),
 				strings.Join(flags, ";")),
-			fmt.Sprintf("or, at each boot%s: %s", suffix(usages, u), strings.Join(commands, " && ")))
+			fmt.Sprintf("or, at each boot%s: %s", usageSuffix(usages, u), strings.Join(commands, " && ")))
 		if kind == topology.KindInline && u == bareMetal {
 			fix = append(fix, "or, on bare metal, disable ACS in the BIOS")
 		}
@@ -298,11 +298,11 @@ func complexGroups(n *Node) []Finding {
 	for _, one := range c.all {
 		switch {
 		case one.Kind == topology.KindDMA:
-			list = append(list, c.apart(append([]topology.Address{one.Function}, one.GPUs...), false)...)
+			list = append(list, c.findApart(append([]topology.Address{one.Function}, one.GPUs...), false)...)
 		case one.Kind == topology.KindC2C, c.usage == guests:
-			list = append(list, c.together(append(slices.Clone(one.GPUs), one.NICs...))...)
+			list = append(list, c.findTogether(append(slices.Clone(one.GPUs), one.NICs...))...)
 		case c.usage == bareMetal:
-			list = append(list, c.apart(append(slices.Clone(one.GPUs), one.NICs...), true)...)
+			list = append(list, c.findApart(append(slices.Clone(one.GPUs), one.NICs...), true)...)
 		}
 	}
 	return []Finding{{
@@ -319,12 +319,12 @@ func complexGroups(n *Node) []Finding {
 	}}
 }
 
-// apart returns the functions with another IOMMU group than the first; none of them needs a group if that is
-// allowed.
-func (c complexes) apart(functions []topology.Address, noneAllowed bool) (list []string) {
+// findApart returns the functions with another IOMMU group than the first; none of them needs a group if that
+// is allowed.
+func (c complexes) findApart(functions []topology.Address, noneAllowed bool) (list []string) {
 	first, known := c.groups[functions[0]]
 	if !known || first == "" && !noneAllowed {
-		return c.without(functions[:1])
+		return c.findWithoutGroup(functions[:1])
 	}
 	for _, a := range functions[1:] {
 		if group, known := c.groups[a]; known && group != first {
@@ -335,9 +335,9 @@ func (c complexes) apart(functions []topology.Address, noneAllowed bool) (list [
 	return list
 }
 
-// together returns the functions without an IOMMU group, or with that of another card.
-func (c complexes) together(functions []topology.Address) (list []string) {
-	list = c.without(functions)
+// findTogether returns the functions without an IOMMU group, or with that of another card.
+func (c complexes) findTogether(functions []topology.Address) (list []string) {
+	list = c.findWithoutGroup(functions)
 	of := map[string]topology.Address{}
 	for _, a := range functions {
 		group := c.groups[a]
@@ -352,7 +352,7 @@ func (c complexes) together(functions []topology.Address) (list []string) {
 	return list
 }
 
-func (c complexes) without(functions []topology.Address) (list []string) {
+func (c complexes) findWithoutGroup(functions []topology.Address) (list []string) {
 	for _, a := range functions {
 		if group, known := c.groups[a]; known && group == "" {
 			list = append(list, fmt.Sprintf("%s has no IOMMU group", a))

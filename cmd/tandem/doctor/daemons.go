@@ -26,11 +26,11 @@ type daemons struct {
 }
 
 func (n *Node) readDaemons() (d daemons) {
-	if dial(coordination.SocketPath(n.RunDir)) != nil {
+	if dialSocket(coordination.SocketPath(n.RunDir)) != nil {
 		return d
 	}
 	err := n.askDaemons(context.Background()).err
-	d.answer, d.unsound = err == nil, n.running.status.Unsound()
+	d.answer, d.unsound = err == nil, n.running.status.ListUnsound()
 	if d.answer && n.Mode != coordination.DRA {
 		d.lost, err = n.lostTwice(n.running.status)
 	}
@@ -40,30 +40,30 @@ func (n *Node) readDaemons() (d daemons) {
 	return d
 }
 
-// unusable returns the reason why the daemons cannot use their run folder: only root, or the caller as the
+// whyUnusable returns the reason why the daemons cannot use their run folder: only root, or the caller as the
 // daemons' user, may have access to the folder.
-func (n *Node) unusable(runDir string) string {
+func (n *Node) whyUnusable(runDir string) string {
 	info, err := os.Lstat(runDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // the daemons create the folder
 		return ""
-	case n.denied(runDir, err):
+	case n.noteDenied(runDir, err):
 		return ""
 	case err != nil:
 		return err.Error()
 	case !info.IsDir():
 		return fmt.Sprintf("%s is no folder: %s", runDir, info.Mode())
-	case owner(info) != os.Geteuid() && owner(info) != 0:
-		return fmt.Sprintf("%s is owned by user %d", runDir, owner(info))
+	case ownerOf(info) != os.Geteuid() && ownerOf(info) != 0:
+		return fmt.Sprintf("%s is owned by user %d", runDir, ownerOf(info))
 	}
 	socket := coordination.SocketPath(runDir)
-	if err := coordination.CheckSocketPlace(socket); err != nil && !n.denied(socket, err) {
+	if err := coordination.CheckSocketPlace(socket); err != nil && !n.noteDenied(socket, err) {
 		return err.Error()
 	}
 	return ""
 }
 
-func owner(info fs.FileInfo) int {
+func ownerOf(info fs.FileInfo) int {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(stat.Uid)
 	}
@@ -78,7 +78,7 @@ const askTimeout = 5 * time.Second
 func (n *Node) lostTwice(status coordinator.Status) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	if dial(kubelet.PodResourcesSocket(n.KubeletDir)) != nil {
+	if dialSocket(kubelet.PodResourcesSocket(n.KubeletDir)) != nil {
 		return nil, nil // [kubeletSockets] reports the error
 	}
 	pods, err := kubelet.NewPodResources(n.KubeletDir)
@@ -182,7 +182,7 @@ func runFolder(n *Node) []Finding {
 	return []Finding{{
 		ID: "run-folder", Severity: Error,
 		Summary:  "The two daemons cannot use their run folder.",
-		Evidence: seen(n.unusable(n.RunDir)),
+		Evidence: evidenceOf(n.whyUnusable(n.RunDir)),
 		Why:      "Each daemon then chooses independently, so that same-switch pairs occur only by chance.",
 		Fix:      []string{"rm -r " + n.RunDir + ": the daemons create it again; or set another runDir"},
 	}}
@@ -191,7 +191,7 @@ func runFolder(n *Node) []Finding {
 // runFolders finds daemons with different run folders.
 func runFolders(n *Node) (findings []Finding) {
 	for _, other := range coordination.RunDirs(n.KubeletDir) {
-		if !n.daemons.answer || other == n.RunDir || dial(coordination.SocketPath(other)) != nil {
+		if !n.daemons.answer || other == n.RunDir || dialSocket(coordination.SocketPath(other)) != nil {
 			continue
 		}
 		findings = append(findings, Finding{
@@ -221,7 +221,7 @@ func bothModes(n *Node) []Finding {
 	return []Finding{{
 		ID: "modes", Severity: Error,
 		Summary:  "Device plugins and the DRA driver both allocate this node's devices.",
-		Evidence: seenIf(len(modes) > 1, held...),
+		Evidence: evidenceIf(len(modes) > 1, held...),
 		Why:      "A device can be allocated to two pods.",
 		Fix: []string{
 			"remove one of them from this node (docs/dra.md has the steps); set the same --run-dir for all daemons",

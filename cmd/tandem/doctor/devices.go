@@ -39,8 +39,8 @@ func unknownNodes(n *Node) []Finding {
 func noGPU(n *Node) []Finding {
 	return []Finding{{
 		ID: "no-gpu", Severity: Error,
-		Summary:  "There is no GPU of " + named(titleOf) + ".",
-		Evidence: seenIf(len(n.GPUs) == 0, "no such display controller or accelerator in /sys/bus/pci/devices"),
+		Summary:  "There is no GPU of " + joinVendors(titleOf) + ".",
+		Evidence: evidenceIf(len(n.GPUs) == 0, "no such display controller or accelerator in /sys/bus/pci/devices"),
 		Why:      "There is nothing to pair.",
 		Fix:      []string{"keep the DaemonSets off this node"},
 	}}
@@ -50,17 +50,18 @@ func noGPU(n *Node) []Finding {
 func gpuDrivers(n *Node) []Finding {
 	var list []string
 	for _, d := range n.gpus {
-		if _, ok := driving(d); !ok {
+		if _, ok := driverVendor(d); !ok {
 			list = append(list, fmt.Sprintf("%s: driver %s", d.Address, cmp.Or(d.Driver, "none")))
 		}
 	}
 	return []Finding{{
 		ID: "gpu-driver", Severity: Error,
-		Summary:  fmt.Sprintf("%s not driven by %s.", cli.CountAre(len(list), "GPU"), named(driverOf)),
+		Summary:  fmt.Sprintf("%s not driven by %s.", cli.CountAre(len(list), "GPU"), joinVendors(driverOf)),
 		Evidence: someOf(list),
 		Why:      "A container cannot use it, and it is not offered.",
 		Fix: []string{
-			"modprobe " + named(driverOf) + ", and take the GPU from a driver for virtual machines (driver_override)",
+			"modprobe " + joinVendors(driverOf) + ", and take the GPU from a driver for virtual machines " +
+				"(driver_override)",
 		},
 	}}
 }
@@ -105,9 +106,9 @@ func degradedLinks(n *Node) []Finding {
 	}}
 }
 
-// redirects finds switch ports that send the traffic between GPU and NIC up to the root complex and back (ACS
-// P2P request or completion redirect), although both share the switch.
-func redirects(n *Node) []Finding {
+// findRedirects finds switch ports that send the traffic between GPU and NIC up to the root complex and back
+// (ACS P2P request or completion redirect), although both share the switch.
+func findRedirects(n *Node) []Finding {
 	var list []string
 	for _, port := range n.ports {
 		if port.redirects {

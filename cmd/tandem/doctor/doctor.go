@@ -46,7 +46,7 @@ func Examine(n Node) Findings {
 	if n.Recorded {
 		assumed := ManagerSettings{Settings: kubelet.Settings{Policy: restricted}}
 		n.shapes = n.readShapes(assumed)
-		found.Findings = append(found.Findings, judge(&n, checksOfRecording...)...)
+		found.Findings = append(found.Findings, runChecks(&n, checksOfRecording...)...)
 		return found
 	}
 	k := n.readSettings()
@@ -56,10 +56,10 @@ func Examine(n Node) Findings {
 	if n.Mode != coordination.DRA {
 		n.shapes, checks = n.readShapes(k.ManagerSettings), checksOfPlugins
 		found.Remark = strings.TrimSpace(strings.Join(slices.Concat([]string{
-			n.remarks(), uncounted(n.Refused, k.Policy), n.shapes.remark(), mounted(n.Mounted),
+			n.remarkKubelet(), remarkUncounted(n.Refused, k.Policy), n.shapes.remarkFewer(), remarkMounted(n.Mounted),
 		}, hintDecisions(n.Notes)), " "))
 	}
-	for _, one := range judge(&n, checks...) {
+	for _, one := range runChecks(&n, checks...) {
 		for _, list := range [][]string{one.Evidence, one.Fix} {
 			for i, text := range list {
 				list[i] = machine.OnNode(k.process.Root, text)
@@ -73,24 +73,24 @@ func Examine(n Node) Findings {
 // check returns what it finds on a node. A finding without evidence is none.
 type check func(n *Node) []Finding
 
-// judge runs checks in their order.
-func judge(n *Node, checks ...check) (findings []Finding) {
+// runChecks runs checks in their order.
+func runChecks(n *Node, checks ...check) (findings []Finding) {
 	for _, check := range checks {
 		findings = append(findings, check(n)...)
 	}
-	return proven(findings)
+	return keepProven(findings)
 }
 
-// proven returns the findings with evidence.
-func proven(findings []Finding) []Finding {
+// keepProven returns the findings with evidence.
+func keepProven(findings []Finding) []Finding {
 	return slices.DeleteFunc(findings, func(f Finding) bool { return len(f.Evidence) == 0 })
 }
 
 // The checks of the machine, of what the plugins are asked for on the empty node, and of what runs.
 var (
 	ofHardware = []check{
-		unknownNodes, noGPU, gpuDrivers, noVF, notCreated, sriovOff, unbound, withoutRDMA, degradedLinks, redirects,
-		unreadRedirects, deviceNodes, complexFaults, complexACS, complexATS, complexGroups,
+		unknownNodes, noGPU, gpuDrivers, noVF, notCreated, sriovOff, findUnbound, withoutRDMA, degradedLinks,
+		findRedirects, unreadRedirects, deviceNodes, complexFaults, complexACS, complexATS, complexGroups,
 	}
 	ofShapes  = []check{refusedShapes, refusedForCPUs, farShapes}
 	ofDaemons = []check{silentDaemons, lostDevices, unsoundDevices}
@@ -101,15 +101,15 @@ var (
 var (
 	checksOfPlugins = slices.Concat(
 		[]check{unknownProcess, unreadConfig, topologyPolicy, managerSettings}, ofHardware, ofShapes,
-		[]check{slowMerge, refusedPods, unofferedGPUs, unenforced, kubeletSockets, stockPlugins}, ofDaemons,
+		[]check{slowMerge, refusedPods, unofferedGPUs, findUnenforced, kubeletSockets, stockPlugins}, ofDaemons,
 		[]check{
 			damagedCheckpoint, offeredTwice, goneDevices, unknownClaims, runFolder, runFolders, bothModes, noRight,
 		})
 	checksOfDRA = slices.Concat(
 		[]check{unknownProcess, unreadConfig}, ofHardware,
-		[]check{unenforced, stockPlugins, draSocket, unpublishedGPUs, draGates, staleKubelet}, ofDaemons,
+		[]check{findUnenforced, stockPlugins, draSocket, unpublishedGPUs, draGates, staleKubelet}, ofDaemons,
 		[]check{bothModes, runFolder, noRight})
-	checksOfRecording = slices.Concat(ofHardware, ofShapes, []check{unrecorded})
+	checksOfRecording = slices.Concat(ofHardware, ofShapes, []check{findUnrecorded})
 )
 
 // Findings are all findings of a node, as -o json prints them.
@@ -145,8 +145,8 @@ func Report(findings []Finding) []byte {
 	return out.Bytes()
 }
 
-// unrecorded finds that subjects are missing in a recording.
-func unrecorded(*Node) []Finding {
+// findUnrecorded finds that subjects are missing in a recording.
+func findUnrecorded(*Node) []Finding {
 	return []Finding{{
 		ID: "recording", Severity: Unknown,
 		Summary: "A recording tells nothing of the kubelet, the plugins, containers and device nodes.",
@@ -159,9 +159,9 @@ func unrecorded(*Node) []Finding {
 	}}
 }
 
-// denied reports whether an error is a lack of permission, and notes the closed path: it is neither missing
-// nor damaged, and its only finding is [noRight].
-func (n *Node) denied(path string, err error) bool {
+// noteDenied reports whether an error is a lack of permission, and notes the closed path: it is neither
+// missing nor damaged, and its only finding is [noRight].
+func (n *Node) noteDenied(path string, err error) bool {
 	if !errors.Is(err, fs.ErrPermission) {
 		return false
 	}
@@ -193,9 +193,9 @@ func noRight(n *Node) []Finding {
 	}}
 }
 
-// unreached says why nobody answers on a socket; "" for an answer, and for a closed socket.
-func (n *Node) unreached(socket string) string {
-	if err := dial(socket); err != nil && !n.denied(socket, err) {
+// whyUnreached says why nobody answers on a socket; "" for an answer, and for a closed socket.
+func (n *Node) whyUnreached(socket string) string {
+	if err := dialSocket(socket); err != nil && !n.noteDenied(socket, err) {
 		return fmt.Sprintf("%s: %v", socket, err)
 	}
 	return ""
@@ -204,8 +204,8 @@ func (n *Node) unreached(socket string) string {
 // dialTimeout limits a connection, which the kernel accepts however busy the process is.
 const dialTimeout = time.Second
 
-// dial returns why a socket cannot be reached, nil if a process listens.
-func dial(socket string) error {
+// dialSocket returns why a socket cannot be reached, nil if a process listens.
+func dialSocket(socket string) error {
 	conn, err := net.DialTimeout("unix", socket, dialTimeout)
 	if err != nil {
 		return errors.Unwrap(err)
@@ -233,16 +233,16 @@ type Finding struct {
 	Fix      []string `json:"fix"` // commands, or lines of a configuration
 }
 
-// seen returns a text as evidence, none if it is empty.
-func seen(text string) []string {
+// evidenceOf returns a text as evidence, none if it is empty.
+func evidenceOf(text string) []string {
 	if text == "" {
 		return nil
 	}
 	return []string{text}
 }
 
-// seenIf returns evidence if a condition holds.
-func seenIf(found bool, evidence ...string) []string {
+// evidenceIf returns evidence if a condition holds.
+func evidenceIf(found bool, evidence ...string) []string {
 	if !found {
 		return nil
 	}

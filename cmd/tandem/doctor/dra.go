@@ -20,13 +20,13 @@ func unknownClaims(n *Node) []Finding {
 	dir := filepath.Join(n.KubeletDir, "plugins", coordination.DRADriver)
 	damage := ""
 	_, err := coordination.ReadClaimHolders(dir, n.CDIDir)
-	if err != nil && !n.denied(filepath.Join(dir, coordination.ClaimsFile), err) {
+	if err != nil && !n.noteDenied(filepath.Join(dir, coordination.ClaimsFile), err) {
 		damage = fmt.Sprint(err)
 	}
 	return []Finding{{
 		ID: "claims", Severity: Error,
 		Summary:  "The devices of prepared claims are not known.",
-		Evidence: seen(damage),
+		Evidence: evidenceOf(damage),
 		Why: "Any device may belong to a pod with a claim, of the time when this node was in the mode of DRA: " +
 			"a plugin that starts now offers none.",
 		Fix: []string{coordination.ClaimsRemedy(dir)},
@@ -78,13 +78,13 @@ func staleKubelet(n *Node) []Finding {
 func (n *Node) unreachedDriver() string {
 	dir := filepath.Join(n.KubeletDir, "plugins_registry")
 	entries, err := os.ReadDir(dir)
-	if n.denied(dir, err) {
+	if n.noteDenied(dir, err) {
 		return ""
 	}
 	unreached := "no socket of " + coordination.DRADriver + " in " + dir
 	for _, entry := range entries {
 		if strings.HasPrefix(entry.Name(), coordination.DRADriver+"-") {
-			unreached = n.unreached(filepath.Join(dir, entry.Name()))
+			unreached = n.whyUnreached(filepath.Join(dir, entry.Name()))
 			if unreached == "" {
 				return ""
 			}
@@ -98,7 +98,7 @@ func draSocket(n *Node) []Finding {
 	return []Finding{{
 		ID: "dra-socket", Severity: Error,
 		Summary:  "The kubelet cannot find the DRA driver.",
-		Evidence: seen(n.unreachedDriver()),
+		Evidence: evidenceOf(n.unreachedDriver()),
 		Why:      "No pod with a claim can start or terminate on this node.",
 		Fix: []string{
 			"check the log of tandem-dra on this node; its --kubelet-dir has to be the kubelet's --root-dir",

@@ -85,7 +85,7 @@ func TestDRA(t *testing.T) {
 		t.Errorf("both modes at once: it finds %q", ids)
 	}
 	asked := doctor.Node{RunDir: n.RunDir}
-	asked.Ask(t.Context())
+	asked.AskMode(t.Context())
 	if asked.Mode != coordination.DRA {
 		t.Errorf("running mode %q", asked.Mode)
 	}

@@ -22,9 +22,9 @@ type emptyNode struct {
 	views   machine.Views
 }
 
-// empty returns the empty node under a policy, with the kubelet's other settings. Settings with which no
+// emptyUnder returns the empty node under a policy, with the kubelet's other settings. Settings with which no
 // kubelet starts count as mended: unknown options are not set, and the machine's NUMA nodes are allowed.
-func (n *Node) empty(k ManagerSettings, policy model.Policy) emptyNode {
+func (n *Node) emptyUnder(k ManagerSettings, policy model.Policy) emptyNode {
 	e := emptyNode{Node: n, kubelet: k, views: machine.NewViews(n.Links, n.GPUs, n.VFs)}
 	settings, nodes := k.Settings, model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes())
 	settings.Policy = string(policy)
@@ -42,12 +42,12 @@ func (n *Node) empty(k ManagerSettings, policy model.Policy) emptyNode {
 // Affinity returns the NUMA nodes on which policy restricted puts a container on an empty node, and whether
 // the policy admits the container at all.
 func (n *Node) Affinity(k ManagerSettings, gpus, vfs int) ([]int, bool) {
-	nodes, admitted := n.empty(k, model.Restricted).affinity(gpus, vfs, n.CPUs)
+	nodes, admitted := n.emptyUnder(k, model.Restricted).findAffinity(gpus, vfs, n.CPUs)
 	return nodes.Numbers(), admitted
 }
 
-func (e emptyNode) affinity(gpus, vfs, cpus int) (model.Mask, bool) {
-	requests := slices.DeleteFunc(machine.Requests(gpus, vfs), func(r model.Request) bool {
+func (e emptyNode) findAffinity(gpus, vfs, cpus int) (model.Mask, bool) {
+	requests := slices.DeleteFunc(machine.NewRequests(gpus, vfs), func(r model.Request) bool {
 		return r.Count == 0 // the container does not name the resource
 	})
 	return e.views.Nodes(e.manager.Rule, requests, e.cpuDemand(cpus))
@@ -56,18 +56,18 @@ func (e emptyNode) affinity(gpus, vfs, cpus int) (model.Mask, bool) {
 // cpuDemand returns the demand for a number of exclusive CPUs, without influence if the kubelet aligns no
 // CPUs.
 func (e emptyNode) cpuDemand(count int) model.Demand {
-	reserved, err := e.kubelet.Reserved()
+	reserved, err := e.kubelet.ReservedSet()
 	if e.kubelet.CPUPolicy != static || err != nil {
 		return model.Demand{}
 	}
 	return model.CPUDemand(count, e.kubelet.CPUs, e.kubelet.AllCPUs().Without(reserved))
 }
 
-// together returns how many of n pairs can be on one switch each, with devices of these NUMA nodes; without
-// NUMA nodes, with all devices.
-func (e emptyNode) together(n int, nodes model.Mask) int {
+// countTogether returns how many of n pairs can be on one switch each, with devices of these NUMA nodes;
+// without NUMA nodes, with all devices.
+func (e emptyNode) countTogether(n int, nodes model.Mask) int {
 	all := e.views.All
-	choice, err := placement.Choose(e.Tree, all.Placement(all.Expected(machine.Requests(n, n), nodes)))
+	choice, err := placement.Choose(e.Tree, all.Placement(all.Expected(machine.NewRequests(n, n), nodes)))
 	if err != nil {
 		return 0
 	}
@@ -104,14 +104,14 @@ func (e emptyNode) readMerge() merge {
 		return m // unknown
 	}
 	m.now = model.Policy(k.Policy) == model.Restricted || model.Policy(k.Policy) == model.BestEffort
-	m.add("GPUs", ofGPUs, e.GPUs)
-	pools := machine.Pools(e.VFs)
+	m.addProvider("GPUs", ofGPUs, e.GPUs)
+	pools := machine.GroupByPool(e.VFs)
 	for _, resource := range slices.Sorted(maps.Keys(pools)) {
 		name := "VFs"
 		if resource != "" {
 			name += " of " + resource
 		}
-		m.add(name, ofVFs, pools[resource])
+		m.addProvider(name, ofVFs, pools[resource])
 	}
 	if k.CPUPolicy == static {
 		m.addNodes(k.Says("cpuManagerPolicy", k.CPUPolicy), ofCPUs, topology.NodesWithCPUs(k.CPUs))
@@ -127,11 +127,11 @@ func (m *merge) addNodes(name string, kind providerKind, nodes []int) {
 	for _, number := range nodes {
 		list = append(list, Device{NUMA: topology.Node(number)})
 	}
-	m.add(name, kind, list)
+	m.addProvider(name, kind, list)
 }
 
-// add adds a resource, unless no device has a NUMA node.
-func (m *merge) add(name string, kind providerKind, devices []Device) {
+// addProvider adds a resource, unless no device has a NUMA node.
+func (m *merge) addProvider(name string, kind providerKind, devices []Device) {
 	p := provider{name: name, kind: kind, demand: model.Demand{Count: 1}}
 	for _, d := range devices {
 		p.demand.All.Add(d.NUMA)
@@ -142,8 +142,8 @@ func (m *merge) add(name string, kind providerKind, devices []Device) {
 	}
 }
 
-// time returns the kubelet's CPU time for a container without resources of some kinds.
-func (m merge) time(without ...providerKind) model.MergeTime {
+// timeWithout returns the kubelet's CPU time for a container without resources of some kinds.
+func (m merge) timeWithout(without ...providerKind) model.MergeTime {
 	var demands []model.Demand
 	for _, p := range m.providers {
 		if !slices.Contains(without, p.kind) {
@@ -156,7 +156,7 @@ func (m merge) time(without ...providerKind) model.MergeTime {
 // slowMerge finds NUMA nodes and resources whose hints the kubelet merges too slowly (kubernetes#137700).
 func slowMerge(n *Node) []Finding {
 	m := n.shapes.readMerge()
-	took := m.time()
+	took := m.timeWithout()
 	if !took.Slow() {
 		return nil
 	}
@@ -166,7 +166,7 @@ func slowMerge(n *Node) []Finding {
 			"resource, and meanwhile no pod of the node starts or ends (kubernetes#137700). A resource with n NUMA " +
 			"nodes multiplies the time by 2^n-1, on 8 nodes by 255. A container with all these resources has the " +
 			"most combinations if one device of each suffices.",
-		Fix: m.quicker(),
+		Fix: m.listRemedies(),
 	}
 	if took.Hangs() {
 		f.Severity = Error
@@ -182,21 +182,21 @@ func slowMerge(n *Node) []Finding {
 	}
 	f.Summary = fmt.Sprintf("%s about %s of CPU time to admit a container with NUMA hints of %s on %s.", takes,
 		took, cli.Count(len(m.providers), "resource"), cli.Count(widest, "NUMA node"))
-	if !m.time(ofVFs).Slow() {
-		f = m.guessed(f)
+	if !m.timeWithout(ofVFs).Slow() {
+		f = m.markGuess(f)
 	}
 	return []Finding{f}
 }
 
-// quicker returns the remedies, each with the time that remains after those before.
-func (m merge) quicker() (fix []string) {
-	left := m.time()
-	if after := m.time(ofVFs); after < left {
+// listRemedies returns the remedies, each with the time that remains after those before.
+func (m merge) listRemedies() (fix []string) {
+	left := m.timeWithout()
+	if after := m.timeWithout(ofVFs); after < left {
 		fix = append(fix, fmt.Sprintf(`"excludeTopology": "auto" in each pool of VFs (config.json; true in `+
 			`SriovNetworkNodePolicy): about %s`, after))
 		left = after
 	}
-	if after := m.time(ofVFs, ofMemory); left.Slow() && after < left {
+	if after := m.timeWithout(ofVFs, ofMemory); left.Slow() && after < left {
 		fix = append(fix, fmt.Sprintf("memoryManagerPolicy: None in the kubelet's configuration: about %s", after))
 	}
 	return append(fix, "fewer NUMA nodes: NPS1 or no sub-NUMA clustering in the firmware")

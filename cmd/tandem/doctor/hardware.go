@@ -45,8 +45,8 @@ func (n *Node) readHardware() {
 	}
 	ports := n.portsBetween()
 	for _, address := range slices.SortedFunc(maps.Keys(ports), topology.Address.Compare) {
-		if d, ok := n.Tree.Device(address); ok && !n.complexes.has(address) {
-			n.ports = append(n.ports, switchPort{d, ports[address], text(n.Sys, address, "config") != ""})
+		if d, ok := n.Tree.Device(address); ok && !n.complexes.hasPort(address) {
+			n.ports = append(n.ports, switchPort{d, ports[address], readText(n.Sys, address, "config") != ""})
 		}
 	}
 	if !n.Recorded {
@@ -54,8 +54,8 @@ func (n *Node) readHardware() {
 	}
 }
 
-// text returns a file of a PCI function, "" for none.
-func text(sys fs.FS, a topology.Address, file string) string {
+// readText returns a file of a PCI function, "" for none.
+func readText(sys fs.FS, a topology.Address, file string) string {
 	content, err := fs.ReadFile(sys, path.Join(topology.PCIDevices, a.String(), file))
 	if err != nil {
 		return ""
@@ -63,8 +63,8 @@ func text(sys fs.FS, a topology.Address, file string) string {
 	return strings.TrimSpace(string(content))
 }
 
-// names returns the names in a folder of a PCI function, none without the folder.
-func names(sys fs.FS, a topology.Address, dir string) []string {
+// listNames returns the names in a folder of a PCI function, none without the folder.
+func listNames(sys fs.FS, a topology.Address, dir string) []string {
 	return topology.Names(sys, path.Join(topology.PCIDevices, a.String(), dir))
 }
 
@@ -80,7 +80,7 @@ var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 
 // hasRDMA reports whether a VF has RDMA, in a container too.
 func (n *Node) hasRDMA(vf *topology.Device) bool {
-	return len(vf.RDMA) > 0 || slices.ContainsFunc(names(n.Sys, vf.Address, ""), auxiliaryRDMA.MatchString)
+	return len(vf.RDMA) > 0 || slices.ContainsFunc(listNames(n.Sys, vf.Address, ""), auxiliaryRDMA.MatchString)
 }
 
 // createdVFs lists the VFs of the PFs that a condition selects, whether a plugin offers them or not.
@@ -88,7 +88,7 @@ func (n *Node) createdVFs(describe func(pf, vf *topology.Device) string) (list [
 	for _, pf := range n.pfs {
 		for _, address := range pf.VFs {
 			if vf, ok := n.Tree.Device(address); ok {
-				list = append(list, seen(describe(pf, vf))...)
+				list = append(list, evidenceOf(describe(pf, vf))...)
 			}
 		}
 	}
@@ -96,7 +96,9 @@ func (n *Node) createdVFs(describe func(pf, vf *topology.Device) string) (list [
 }
 
 // totalVFs returns the file sriov_totalvfs of a PF, "" for none.
-func (n *Node) totalVFs(pf *topology.Device) string { return text(n.Sys, pf.Address, "sriov_totalvfs") }
+func (n *Node) totalVFs(pf *topology.Device) string {
+	return readText(n.Sys, pf.Address, "sriov_totalvfs")
+}
 
 // portsBetween returns the ports between GPUs and VFs that share a switch, and whether each redirects.
 func (n *Node) portsBetween() map[topology.Address]bool {
@@ -117,24 +119,24 @@ func (n *Node) portsBetween() map[topology.Address]bool {
 func (n *Node) missingNodes() (missing []string) {
 	want := func(node, whose string) {
 		file := path.Join(n.DevRoot, node)
-		if _, err := os.Lstat(file); err != nil && !n.denied(file, err) {
+		if _, err := os.Lstat(file); err != nil && !n.noteDenied(file, err) {
 			missing = append(missing, "/dev/"+node+" of "+whose)
 		}
 	}
 	for _, d := range n.gpus {
-		v, ok := driving(d)
+		v, ok := driverVendor(d)
 		if !ok {
 			continue
 		}
 		want(v.control, "all "+v.title+" GPUs")
-		for _, name := range names(n.Sys, d.Address, "drm") {
+		for _, name := range listNames(n.Sys, d.Address, "drm") {
 			if v.render && strings.HasPrefix(name, "renderD") {
 				want("dri/"+name, "GPU "+d.Address.String())
 			}
 		}
 	}
 	for _, vf := range n.VFs {
-		for _, name := range names(n.Sys, vf.Address, "infiniband_verbs") {
+		for _, name := range listNames(n.Sys, vf.Address, "infiniband_verbs") {
 			want("infiniband/"+name, "VF "+vf.Address.String())
 			want("infiniband/rdma_cm", "all RDMA devices")
 		}
@@ -216,8 +218,8 @@ func sriovOff(n *Node) []Finding {
 			"and SR-IOV in the BIOS")
 }
 
-// unbound finds VFs without a driver.
-func unbound(n *Node) []Finding {
+// findUnbound finds VFs without a driver.
+func findUnbound(n *Node) []Finding {
 	list := n.createdVFs(func(pf, vf *topology.Device) string {
 		if vf.Driver != "" {
 			return ""
@@ -283,8 +285,8 @@ var vendors = []vendor{
 	},
 }
 
-// driving returns the vendor whose driver has a GPU; false where another driver has it, or none.
-func driving(d *topology.Device) (vendor, bool) {
+// driverVendor returns the vendor whose driver has a GPU; false where another driver has it, or none.
+func driverVendor(d *topology.Device) (vendor, bool) {
 	i := slices.IndexFunc(vendors, func(v vendor) bool { return v.driver == d.Driver })
 	if i < 0 {
 		return vendor{}, false
@@ -292,8 +294,8 @@ func driving(d *topology.Device) (vendor, bool) {
 	return vendors[i], true
 }
 
-// named lists the vendors for people, as "AMD or NVIDIA".
-func named(name func(vendor) string) string {
+// joinVendors lists the vendors for people, as "AMD or NVIDIA".
+func joinVendors(name func(vendor) string) string {
 	var names []string
 	for _, v := range vendors {
 		names = append(names, name(v))

@@ -48,9 +48,9 @@ func unknownProcess(n *Node) []Finding {
 	}}
 }
 
-// remarks returns what the reader of findings has to know of the kubelet besides: settings that a command
-// line may override, and an earlier drop-in.
-func (n *Node) remarks() string {
+// remarkKubelet returns what the reader of findings has to know of the kubelet besides: settings that a
+// command line may override, and an earlier drop-in.
+func (n *Node) remarkKubelet() string {
 	k, list := n.settings, earlierDropIn(n.settings.At)
 	if k.unread == nil && k.process.PID == "" && n.Config == "" {
 		list = slices.Insert(list, 0, "No process of the kubelet is visible here, and its flags are unknown: the "+
@@ -65,7 +65,7 @@ func unreadConfig(n *Node) []Finding {
 	text, err := "", n.settings.unread
 	var wrong *kubelet.ConfigError
 	switch isFile := errors.As(err, &wrong); {
-	case isFile && !n.denied(wrong.File, wrong.Err):
+	case isFile && !n.noteDenied(wrong.File, wrong.Err):
 		text = (&kubelet.ConfigError{File: n.settings.At.Shown(wrong.File), Err: wrong.Err}).Error()
 	case !isFile && err != nil:
 		text = err.Error()
@@ -73,7 +73,7 @@ func unreadConfig(n *Node) []Finding {
 	return []Finding{{
 		ID: "kubelet-config", Severity: Unknown,
 		Summary:  "The kubelet's configuration cannot be read.",
-		Evidence: seen(text),
+		Evidence: evidenceOf(text),
 		Why:      "The configuration decides whether a container's GPUs and VFs come from the same NUMA nodes.",
 		Fix:      []string{otherConfig},
 	}}

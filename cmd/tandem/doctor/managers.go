@@ -22,7 +22,7 @@ import (
 // finding the kubelet does not start (pkg/kubelet/apis/config/validation, and the managers in
 // pkg/kubelet/cm).
 func (f ManagerSettings) Refusals() []Finding {
-	return proven(slices.Concat(unknownPolicies(f), badOptions(f), contradictions(f),
+	return keepProven(slices.Concat(unknownPolicies(f), badOptions(f), findContradictions(f),
 		wrongReservedCPUs(f), missingReservations(f)))
 }
 
@@ -82,15 +82,15 @@ func badOptions(f ManagerSettings) (findings []Finding) {
 	return findings
 }
 
-// contradictions finds values that contradict each other, or the machine.
-func contradictions(f ManagerSettings) []Finding {
+// findContradictions finds values that contradict each other, or the machine.
+func findContradictions(f ManagerSettings) []Finding {
 	hasCgroup := f.SystemReservedCgroup != "" || f.KubeReservedCgroup != ""
 	return []Finding{
 		{
 			ID: "many-numa-nodes", Severity: Error,
 			Summary: fmt.Sprintf("The machine has %d NUMA nodes, and the kubelet allows %d.",
 				f.NUMANodes, f.AllowedNodes()),
-			Evidence: seenIf(f.Policy != "none" && f.NUMANodes > f.AllowedNodes(), f.optionsSay()),
+			Evidence: evidenceIf(f.Policy != "none" && f.NUMANodes > f.AllowedNodes(), f.optionsSay()),
 			Why:      "With a Topology Manager policy the kubelet does not start.",
 			Fix: []string{
 				"fewer nodes: NPS or sub-NUMA clustering in the firmware",
@@ -101,7 +101,7 @@ func contradictions(f ManagerSettings) []Finding {
 		{
 			ID: "reserved-cpus", Severity: Error,
 			Summary: "The kubelet has reservedSystemCPUs together with systemReservedCgroup or kubeReservedCgroup.",
-			Evidence: seenIf(f.ReservedCPUs != "" && hasCgroup,
+			Evidence: evidenceIf(f.ReservedCPUs != "" && hasCgroup,
 				f.Says("reservedSystemCPUs", f.ReservedCPUs), f.Says("systemReservedCgroup", f.SystemReservedCgroup),
 				f.Says("kubeReservedCgroup", f.KubeReservedCgroup)),
 			Why: "The kubelet accepts either named CPUs or a cgroup, and does not start with both.",
@@ -120,7 +120,7 @@ func wrongReservedCPUs(f ManagerSettings) []Finding {
 		Why:      "The kubelet does not start.",
 		Fix:      []string{"reservedSystemCPUs: \"" + f.FirstCPUs() + "\""},
 	}
-	reserved, err := f.Reserved()
+	reserved, err := f.ReservedSet()
 	missing := reserved.Without(f.AllCPUs())
 	switch {
 	case err != nil:
@@ -141,7 +141,7 @@ func missingReservations(f ManagerSettings) []Finding {
 		{
 			ID: "reserved-cpus", Severity: Error,
 			Summary: "The kubelet has a reserved amount that is no quantity.",
-			Evidence: seenIf(err != nil, f.Says("kubeReserved", fmt.Sprint(f.KubeReserved)),
+			Evidence: evidenceIf(err != nil, f.Says("kubeReserved", fmt.Sprint(f.KubeReserved)),
 				f.Says("systemReserved", fmt.Sprint(f.SystemReserved))),
 			Why: "The kubelet does not start.",
 			Fix: []string{fmt.Sprint(err)},
@@ -149,7 +149,7 @@ func missingReservations(f ManagerSettings) []Finding {
 		{
 			ID: "reserved-cpus", Severity: Error,
 			Summary: "The kubelet's CPU manager is static, and no CPU is reserved for the system.",
-			Evidence: seenIf(f.CPUPolicy == static && !f.Reserves(),
+			Evidence: evidenceIf(f.CPUPolicy == static && !f.HasReserved(),
 				f.Says("reservedSystemCPUs", strconv.Quote(f.ReservedCPUs)),
 				f.Says("kubeReserved", fmt.Sprint(f.KubeReserved)),
 				f.Says("systemReserved", fmt.Sprint(f.SystemReserved))),
@@ -160,7 +160,7 @@ func missingReservations(f ManagerSettings) []Finding {
 		{
 			ID: "reserved-memory", Severity: Error,
 			Summary: "The kubelet's memory manager is static, and no memory is reserved.",
-			Evidence: seenIf(f.MemoryPolicy == "Static" && len(f.ReservedMemory) == 0,
+			Evidence: evidenceIf(f.MemoryPolicy == "Static" && len(f.ReservedMemory) == 0,
 				f.Says("memoryManagerPolicy", "Static"), f.Says("reservedMemory", "none")),
 			Why: "The kubelet does not start: the static policy requires reservedMemory equal to kubeReserved, " +
 				"systemReserved and the eviction limit in total.",
@@ -177,28 +177,28 @@ func adviseSettings(f ManagerSettings) []Finding {
 	for _, file := range f.Changed {
 		changed = append(changed, f.At.Shown(file)+" is younger than the kubelet's process")
 	}
-	return proven(slices.Concat([]Finding{
+	return keepProven(slices.Concat([]Finding{
 		{
 			ID: "topology-scope", Severity: Warning,
 			Summary:  fmt.Sprintf("The kubelet's topologyManagerScope is %s.", f.Scope),
-			Evidence: seenIf(f.Scope == "pod" && f.Policy != "none", f.Says("topologyManagerScope", f.Scope)),
+			Evidence: evidenceIf(f.Scope == "pod" && f.Policy != "none", f.Says("topologyManagerScope", f.Scope)),
 			Why: "All containers of a pod together have to fit the same smallest set of NUMA nodes: pods with " +
 				"sidecars that have CPUs or devices are rejected more often, without nearer pairs.",
-			Fix: []string{configure("topologyManagerScope: container")},
+			Fix: []string{configureSetting("topologyManagerScope: container")},
 		},
 		{
 			ID: "closest-nodes", Severity: Warning,
 			Summary: fmt.Sprintf("The kubelet does not prefer NUMA nodes that are close to each other, "+
 				"and there are %d.", f.NUMANodes),
-			Evidence: seenIf(f.Policy != "none" && far, f.optionsSay(),
+			Evidence: evidenceIf(f.Policy != "none" && far, f.optionsSay(),
 				cli.Count(f.NUMANodes, "NUMA node")+" in /sys/devices/system/node/online"),
 			Why: "A container that needs two nodes gets the nodes with the lowest numbers, possibly on two sockets.",
-			Fix: []string{configure("topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}")},
+			Fix: []string{configureSetting("topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}")},
 		},
 		{
 			ID: "cpu-manager", Severity: Warning,
 			Summary:  fmt.Sprintf("The kubelet's cpuManagerPolicy is %s.", f.CPUPolicy),
-			Evidence: seenIf(f.CPUPolicy == "none", f.Says("cpuManagerPolicy", f.CPUPolicy)),
+			Evidence: evidenceIf(f.CPUPolicy == "none", f.Says("cpuManagerPolicy", f.CPUPolicy)),
 			Why:      "The processes of a container run on CPUs of any socket, away from its GPUs and VFs.",
 			Fix:      []string{staticCPUs("cpuManagerPolicy: static, with reservedSystemCPUs")},
 		},
@@ -219,7 +219,7 @@ func adviseTopologyPolicy(f ManagerSettings) []Finding {
 		ID: "topology-policy", Severity: Warning,
 		Summary:  fmt.Sprintf("The kubelet's topologyManagerPolicy is %s.", f.Policy),
 		Evidence: []string{f.Says("topologyManagerPolicy", f.Policy)},
-		Fix:      []string{configure("topologyManagerPolicy: restricted")},
+		Fix:      []string{configureSetting("topologyManagerPolicy: restricted")},
 	}
 	switch f.Policy {
 	case "none":
@@ -239,7 +239,7 @@ func adviseTopologyPolicy(f ManagerSettings) []Finding {
 
 // wholeNodesReserved finds NUMA nodes without a CPU for containers. Which CPUs an amount takes is unknown.
 func wholeNodesReserved(f ManagerSettings) (findings []Finding) {
-	reserved, err := f.Reserved()
+	reserved, err := f.ReservedSet()
 	if f.CPUPolicy != static || f.ReservedCPUs == "" || err != nil {
 		return nil
 	}
@@ -297,7 +297,7 @@ func (n *Node) judgeState(s stateFile, found []Finding, err error) []Finding {
 	if err == nil {
 		return found
 	}
-	if errors.Is(err, fs.ErrNotExist) || n.denied(s.path, err) {
+	if errors.Is(err, fs.ErrNotExist) || n.noteDenied(s.path, err) {
 		return nil
 	}
 	return []Finding{{
@@ -305,17 +305,17 @@ func (n *Node) judgeState(s stateFile, found []Finding, err error) []Finding {
 		Summary:  fmt.Sprintf("The content of the kubelet's %s is unknown.", s.name),
 		Evidence: []string{err.Error()},
 		Why:      "The kubelet does not start with a damaged state file.",
-		Fix:      []string{"if the kubelet does not start: " + s.removal()},
+		Fix:      []string{"if the kubelet does not start: " + s.removeCommand()},
 	}}
 }
 
-func (s stateFile) removal() string { return restarted("rm " + s.path) }
+func (s stateFile) removeCommand() string { return restartAround("rm " + s.path) }
 
-func (s stateFile) stale(summary, why string, evidence ...string) []Finding {
+func (s stateFile) findStale(summary, why string, evidence ...string) []Finding {
 	evidence[0] = s.path + ": " + evidence[0]
 	return []Finding{{
 		ID: s.id, Severity: Error, Summary: summary, Evidence: evidence, Why: why,
-		Fix: []string{"drain the node, then: " + s.removal()},
+		Fix: []string{"drain the node, then: " + s.removeCommand()},
 	}}
 }
 
@@ -323,7 +323,7 @@ func (s stateFile) otherPolicy(policy, configured string) []Finding {
 	if policy == configured {
 		return nil
 	}
-	return s.stale(
+	return s.findStale(
 		fmt.Sprintf("The kubelet's %s is of the policy %s, and %s is configured.", s.name, policy, configured),
 		"The kubelet will not start again: the file has to be removed whenever the policy changes.",
 		"policyName "+policy)
@@ -350,11 +350,11 @@ func (f ManagerSettings) judgeCPUs(s stateFile, state kubelet.CPUState) ([]Findi
 		}
 	}
 	stale := func(summary, evidence string) ([]Finding, error) {
-		return s.stale(summary, "The kubelet will not start again.", "defaultCpuSet "+state.DefaultCPUSet,
+		return s.findStale(summary, "The kubelet will not start again.", "defaultCpuSet "+state.DefaultCPUSet,
 			evidence), nil
 	}
 	all := f.AllCPUs()
-	if named, err := f.Reserved(); err == nil && f.ReservedCPUs != "" {
+	if named, err := f.ReservedSet(); err == nil && f.ReservedCPUs != "" {
 		strict := f.CPUOptions["strict-cpu-reservation"] == "true"
 		kept := len(named.Without(shared)) == 0
 		switch {

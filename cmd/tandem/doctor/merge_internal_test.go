@@ -28,7 +28,7 @@ func TestMergeOfEachResource(t *testing.T) {
 	}
 	k := ManagerSettings{}
 	k.Policy, k.CPUPolicy, k.MemoryPolicy = restricted, "none", "None"
-	n.shapes.emptyNode = n.empty(k, model.Restricted)
+	n.shapes.emptyNode = n.emptyUnder(k, model.Restricted)
 	found := slowMerge(&n)
 	if len(found) != 1 || !slices.Equal(found[0].Evidence, []string{
 		"GPUs: hints over 8 NUMA nodes", "VFs of x.y/a: hints over 8 NUMA nodes",
@@ -38,7 +38,7 @@ func TestMergeOfEachResource(t *testing.T) {
 	}
 	for policy, want := range map[string]int{"": 0, "none": 1, "best-effort": 1, "single-numa-node": 1} {
 		k.Policy = policy
-		n.shapes.emptyNode = n.empty(k, model.Restricted)
+		n.shapes.emptyNode = n.emptyUnder(k, model.Restricted)
 		if found := slowMerge(&n); len(found) != want {
 			t.Errorf("policy %s: found %+v", policy, found)
 		}

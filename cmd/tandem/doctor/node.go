@@ -88,10 +88,10 @@ func (n *Node) readMachine(ctx context.Context) (*machine.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.Sys, n.Tree, n.Links, n.Recorded = m.Sys, m.Tree, m.Links, !n.From.Live()
+	n.Sys, n.Tree, n.Links, n.Recorded = m.Sys, m.Tree, m.Links, !n.From.IsLive()
 	if !n.Recorded {
 		n.findFolders()
-		n.Ask(ctx)
+		n.AskMode(ctx)
 	}
 	return m, nil
 }
@@ -241,8 +241,8 @@ func configOfVFs(name string) string {
 	return string(content)
 }
 
-// mounted is a remark about the origin of the VFs; "" for none.
-func mounted(config string) string {
+// remarkMounted is a remark about the origin of the VFs; "" for none.
+func remarkMounted(config string) string {
 	if config == "" {
 		return ""
 	}

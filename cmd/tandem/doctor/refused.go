@@ -66,7 +66,7 @@ func (n *Node) judgeRefused(k ManagerSettings) (f judged) {
 	if k.Policy == string(model.SingleNUMANode) { // the others refuse nobody: then the policy has changed since
 		policy = model.SingleNUMANode
 	}
-	empty := n.empty(k, policy)
+	empty := n.emptyUnder(k, policy)
 	node := coordinator.NewNode(n.Plugins.Resources, empty.manager)
 	cpus := func(count int) model.Hints { return empty.manager.Rule.Hints(empty.cpuDemand(count)) }
 	for _, group := range n.Refused.Pods.groups {
@@ -115,8 +115,9 @@ func refusedPods(n *Node) []Finding {
 	return []Finding{f}
 }
 
-// uncounted is a remark about an unknown number of refused pods, under a policy that refuses some; else "".
-func uncounted(r Refused, policy string) string {
+// remarkUncounted is a remark about an unknown number of refused pods, under a policy that refuses some; else
+// "".
+func remarkUncounted(r Refused, policy string) string {
 	if r.Unknown == "" || policy != restricted && policy != singleNode {
 		return ""
 	}
@@ -147,11 +148,11 @@ func (r *RefusedPods) Add(pod *corev1.Pod) {
 	containers := slices.DeleteFunc(intent.ContainersOf(pod), func(c intent.Container) bool {
 		return len(c.Requests) == 0 && c.CPUs == 0
 	})
-	r.add(refusedGroup{1, containers})
+	r.addGroup(refusedGroup{1, containers})
 }
 
-func (r *RefusedPods) add(group refusedGroup) {
-	requests := group.requests()
+func (r *RefusedPods) addGroup(group refusedGroup) {
+	requests := group.describeRequests()
 	if i, known := r.index[requests]; known {
 		r.groups[i].Number += group.Number
 		return
@@ -181,11 +182,11 @@ func (r RefusedPods) Flags() []string {
 	})
 	values, rest := []string{}, 0
 	for i, group := range sorted {
-		if i >= mostGroups || group.requests() == "" {
+		if i >= mostGroups || group.describeRequests() == "" {
 			rest += group.Number
 			continue
 		}
-		values = append(values, fmt.Sprintf("%d:%s", group.Number, group.requests()))
+		values = append(values, fmt.Sprintf("%d:%s", group.Number, group.describeRequests()))
 	}
 	if rest > 0 || len(values) == 0 {
 		values = append(values, strconv.Itoa(rest))
@@ -193,9 +194,9 @@ func (r RefusedPods) Flags() []string {
 	return values
 }
 
-// requests returns the requests as "init=1,cpu=8,example.com/gpu=2;example.com/vf=1", one container after the
-// other.
-func (g refusedGroup) requests() string {
+// describeRequests returns the requests as "init=1,cpu=8,example.com/gpu=2;example.com/vf=1", one container
+// after the other.
+func (g refusedGroup) describeRequests() string {
 	var containers []string
 	for _, c := range g.Containers {
 		var list []string
@@ -256,7 +257,7 @@ func (r *RefusedPods) Set(text string) error {
 		}
 		group.Containers = append(group.Containers, c)
 	}
-	r.add(group)
+	r.addGroup(group)
 	return nil
 }
 

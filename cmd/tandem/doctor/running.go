@@ -45,9 +45,10 @@ func (n *Node) askDaemons(ctx context.Context) *running {
 	return n.running
 }
 
-// Ask asks the running daemons what they say of themselves, on a machine with the node's sysfs: the mode of
-// the node, without a daemon by the lock files in the run folder, the notes, and the complaints of plugins.
-func (n *Node) Ask(ctx context.Context) {
+// AskMode asks the running daemons what they say of themselves, on a machine with the node's sysfs: the mode
+// of the node, without a daemon by the lock files in the run folder, the notes, and the complaints of
+// plugins.
+func (n *Node) AskMode(ctx context.Context) {
 	r := n.askDaemons(ctx)
 	if r.err != nil {
 		if in := coordination.RunningModes(n.RunDir); len(in) > 0 {
@@ -61,9 +62,9 @@ func (n *Node) Ask(ctx context.Context) {
 			n.NoGPUs = append(n.NoGPUs, note)
 		}
 	}
-	n.Plugins = Plugins{Unenforced: r.status.Alignment.Unenforced(), Resources: r.status.Resources}
+	n.Plugins = Plugins{Unenforced: r.status.Alignment.WhyUnenforced(), Resources: r.status.Resources}
 	if n.Mode != coordination.DRA && !r.status.OffersGPUs() { // the DRA driver has notes
-		n.Plugins.Unoffered = coordinator.Unoffered(n.Sys, n.Vendor)
+		n.Plugins.Unoffered = coordinator.DescribeUnoffered(n.Sys, n.Vendor)
 	}
 }
 
@@ -133,7 +134,7 @@ type Plugins struct {
 func unofferedGPUs(n *Node) []Finding {
 	return []Finding{{
 		ID: "gpus-not-offered", Severity: Error, Summary: "No plugin offers the GPUs of this machine.",
-		Evidence: seen(n.Plugins.Unoffered), Why: "No pod gets a GPU here.",
+		Evidence: evidenceOf(n.Plugins.Unoffered), Why: "No pod gets a GPU here.",
 		Fix: []string{
 			"look at the pod of tandem-gpu on this node: kubectl logs, and /readyz",
 			"if gpu.vendor is another vendor's: set gpu.vendor=auto",
@@ -142,12 +143,12 @@ func unofferedGPUs(n *Node) []Finding {
 	}}
 }
 
-// unenforced finds plugins that do not enforce annotations.
-func unenforced(n *Node) []Finding {
+// findUnenforced finds plugins that do not enforce annotations.
+func findUnenforced(n *Node) []Finding {
 	return []Finding{{
 		ID: "alignment-not-enforced", Severity: Warning,
 		Summary:  "The annotation tandem.dev/alignment of pods is not enforced on this node.",
-		Evidence: seen(n.Plugins.Unenforced),
+		Evidence: evidenceOf(n.Plugins.Unenforced),
 		Why:      "A pod that requires same-switch pairs starts with other pairs, without any other warning.",
 		Fix: []string{
 			"before Kubernetes 1.37, if the kubelet uses a self-signed certificate: Helm " +
@@ -166,15 +167,15 @@ func (n *Node) stockSockets() (stock []stockSocket) {
 	for _, folder := range []string{"device-plugins", "plugins_registry"} {
 		dir := filepath.Join(n.KubeletDir, folder)
 		entries, err := os.ReadDir(dir) // the second folder is optional
-		n.denied(dir, err)
+		n.noteDenied(dir, err)
 		for _, entry := range entries {
 			plugin := stockPlugin(entry.Name(), resources)
 			path := filepath.Join(dir, entry.Name())
 			if plugin == "" || entry.Type() != fs.ModeSocket {
 				continue
 			}
-			if err := dial(path); err != nil {
-				n.denied(path, err)
+			if err := dialSocket(path); err != nil {
+				n.noteDenied(path, err)
 				continue
 			}
 			stock = append(stock, stockSocket{plugin, path})
@@ -207,7 +208,7 @@ func stockPlugin(socket string, resources []string) string {
 // kubeletSockets finds a kubelet that accepts no registrations or does not list the devices of pods. Without
 // the first socket, the second is missing for the same reason.
 func kubeletSockets(n *Node) []Finding {
-	if refused := n.unreached(filepath.Join(n.KubeletDir, "device-plugins", "kubelet.sock")); refused != "" {
+	if refused := n.whyUnreached(filepath.Join(n.KubeletDir, "device-plugins", "kubelet.sock")); refused != "" {
 		return []Finding{{
 			ID: "kubelet-socket", Severity: Error,
 			Summary:  "The kubelet does not accept registrations of device plugins.",
@@ -223,7 +224,7 @@ func kubeletSockets(n *Node) []Finding {
 	return []Finding{{
 		ID: "pod-resources", Severity: Warning,
 		Summary:  "The kubelet does not report the devices of pods (PodResources).",
-		Evidence: seen(n.unreached(kubelet.PodResourcesSocket(n.KubeletDir))),
+		Evidence: evidenceOf(n.whyUnreached(kubelet.PodResourcesSocket(n.KubeletDir))),
 		Why: "Tandem then learns neither of released devices nor of the requesting pod, " +
 			"and infers both from the order of the kubelet's calls.",
 		Fix: []string{

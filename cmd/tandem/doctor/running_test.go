@@ -18,7 +18,7 @@ func TestPlugins(t *testing.T) {
 		{Plugins{Unenforced: "no source answers"}, "warning alignment-not-enforced;"},
 	} {
 		var found strings.Builder
-		for _, f := range judge(&Node{Plugins: c.plugins}, unofferedGPUs, unenforced) {
+		for _, f := range runChecks(&Node{Plugins: c.plugins}, unofferedGPUs, findUnenforced) {
 			found.WriteString(string(f.Severity) + " " + f.ID + ";")
 			if len(f.Evidence) != 1 || len(f.Fix) == 0 {
 				t.Errorf("%s: evidence %q, fix %q", f.ID, f.Evidence, f.Fix)
@@ -29,7 +29,7 @@ func TestPlugins(t *testing.T) {
 		}
 	}
 	n := Node{RunDir: t.TempDir()}
-	n.Ask(t.Context())
+	n.AskMode(t.Context())
 	got := n.Plugins
 	if got.Unenforced+got.Unoffered != "" || len(got.Resources) > 0 {
 		t.Errorf("where none runs: %+v", got)

@@ -50,8 +50,8 @@ type ManagerSettings struct {
 	Changed   []string                // files of the settings that are younger than the kubelet
 }
 
-// files returns where a process has the settings.
-func (k Kubelet) files(p machine.Process) kubelet.ConfigFiles {
+// configFiles returns where a process has the settings.
+func (k Kubelet) configFiles(p machine.Process) kubelet.ConfigFiles {
 	given := kubelet.ConfigFiles{Config: k.Config, Dir: k.ConfigDir}
 	if k.ReadElsewhere != "" && k.Config != "" {
 		given.Name = "configz of the kubelet of " + k.ReadElsewhere
@@ -61,7 +61,7 @@ func (k Kubelet) files(p machine.Process) kubelet.ConfigFiles {
 
 // Read reads the kubelet's settings.
 func (k Kubelet) Read(p machine.Process) (f ManagerSettings, err error) {
-	f.At = k.files(p)
+	f.At = k.configFiles(p)
 	if f.Settings, err = kubelet.ReadSettings(f.At, p.Flags); err != nil {
 		return f, err
 	}
@@ -77,10 +77,10 @@ func (k Kubelet) Read(p machine.Process) (f ManagerSettings, err error) {
 	return f, nil
 }
 
-// Reserved returns the CPUs that no container gets: the named ones or, of an amount, the lowest. Which CPUs
-// the static policy takes of an amount depends on cores and sockets (takeByTopology in
+// ReservedSet returns the CPUs that no container gets: the named ones or, of an amount, the lowest. Which
+// CPUs the static policy takes of an amount depends on cores and sockets (takeByTopology in
 // pkg/kubelet/cm/cpumanager): rely on their number on a NUMA node alone.
-func (f ManagerSettings) Reserved() (topology.CPUSet, error) {
+func (f ManagerSettings) ReservedSet() (topology.CPUSet, error) {
 	if f.ReservedCPUs != "" {
 		return topology.ParseCPUSet(f.ReservedCPUs)
 	}
@@ -94,9 +94,9 @@ func (f ManagerSettings) Reserved() (topology.CPUSet, error) {
 	return set, err
 }
 
-// Reserves reports whether CPUs are reserved, by name or by amount. An amount that cannot be read is one for
-// [ManagerSettings.Refusals].
-func (f ManagerSettings) Reserves() bool {
+// HasReserved reports whether CPUs are reserved, by name or by amount. An amount that cannot be read is one
+// for [ManagerSettings.Refusals].
+func (f ManagerSettings) HasReserved() bool {
 	amount, err := f.ReservedAmount()
 	return f.ReservedCPUs != "" || amount > 0 || err != nil
 }
@@ -157,8 +157,8 @@ const (
 const otherConfig = "if the kubelet reads another file: tandem doctor --kubelet-config FILE " +
 	"(ps -C kubelet -o args shows --config)"
 
-// configure returns the way to a setting, and staticCPUs to exclusive CPUs.
-func configure(setting string) string {
+// configureSetting returns the way to a setting, and staticCPUs to exclusive CPUs.
+func configureSetting(setting string) string {
 	return "in the kubelet's configuration: " + setting + " (tandem doctor --drop-in prints all settings)"
 }
 
@@ -167,8 +167,8 @@ func staticCPUs(setting string) string {
 		" (tandem doctor --drop-in --static-cpus prints all settings)"
 }
 
-// restarted returns the commands with which a kubelet takes over a new configuration.
-func restarted(commands ...string) string {
+// restartAround returns the commands with which a kubelet takes over a new configuration.
+func restartAround(commands ...string) string {
 	return strings.Join(append(append([]string{"systemctl stop kubelet"}, commands...),
 		"systemctl start kubelet"), " && ")
 }
@@ -205,7 +205,7 @@ func (k Kubelet) DropIn(staticCPUs bool) (string, error) {
 		return "", errors.New("print settings: this node is in DRA mode, in which the kubelet's managers align " +
 			"no devices, and needs none")
 	}
-	p, err := k.process()
+	p, err := k.findProcess()
 	if err != nil {
 		return "", err
 	}
@@ -213,7 +213,7 @@ func (k Kubelet) DropIn(staticCPUs bool) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the kubelet's configuration: %w; %s", err, otherConfig)
 	}
-	if cgroup := f.SystemReservedCgroup + f.KubeReservedCgroup; staticCPUs && !f.Reserves() && cgroup != "" {
+	if cgroup := f.SystemReservedCgroup + f.KubeReservedCgroup; staticCPUs && !f.HasReserved() && cgroup != "" {
 		return "", fmt.Errorf("print settings: the kubelet has the cgroup %s and does not start with named CPUs: "+
 			"first reserve an amount of CPU in systemReserved or kubeReserved", cgroup)
 	}
@@ -236,15 +236,15 @@ func (k Kubelet) DropIn(staticCPUs bool) (string, error) {
 	}
 	if staticCPUs {
 		fmt.Fprintf(&b, "cpuManagerPolicy: %s\n", static)
-		if !f.Reserves() {
+		if !f.HasReserved() {
 			fmt.Fprintf(&b, "reservedSystemCPUs: \"%s\"\n", f.FirstCPUs())
 		}
 	}
 	return machine.OnNode(p.Root, b.String()), nil
 }
 
-// process finds the kubelet's process. With a folder of drop-ins that a flag names, none is no error.
-func (k Kubelet) process() (machine.Process, error) {
+// findProcess finds the kubelet's process. With a folder of drop-ins that a flag names, none is no error.
+func (k Kubelet) findProcess() (machine.Process, error) {
 	p, err := machine.FindProcess(k.ProcRoot)
 	if k.ConfigDir != "" {
 		err = nil

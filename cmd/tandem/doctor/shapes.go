@@ -30,14 +30,14 @@ type shapes struct {
 const mostShapes = 64
 
 func (n *Node) readShapes(k ManagerSettings) (s shapes) {
-	s.emptyNode, s.near = n.empty(k, model.Restricted), map[int]int{}
+	s.emptyNode, s.near = n.emptyUnder(k, model.Restricted), map[int]int{}
 	if len(n.GPUs) == 0 || len(n.VFs) == 0 {
 		return s
 	}
 	s.fewer = s.fewerVFs()
 	for pairs := 1; pairs <= min(len(n.GPUs), len(n.VFs), mostShapes); pairs++ {
-		nodes, admitted := s.affinity(pairs, pairs, n.CPUs)
-		_, fits := s.affinity(pairs, pairs, 0)
+		nodes, admitted := s.findAffinity(pairs, pairs, n.CPUs)
+		_, fits := s.findAffinity(pairs, pairs, 0)
 		switch {
 		case !fits:
 			s.refused = append(s.refused, pairs)
@@ -45,7 +45,7 @@ func (n *Node) readShapes(k ManagerSettings) (s shapes) {
 			s.withCPUs = append(s.withCPUs, pairs)
 		}
 		// For a shape that is not admitted there are no nodes: all count, as without the policy.
-		if near := s.together(pairs, nodes); near < pairs {
+		if near := s.countTogether(pairs, nodes); near < pairs {
 			s.near[pairs] = near
 			s.far = append(s.far, pairs)
 		}
@@ -58,27 +58,27 @@ func (n *Node) readShapes(k ManagerSettings) (s shapes) {
 func (e emptyNode) fewerVFs() (requests []string) {
 	var refused groups
 	for gpus := 2; gpus <= min(len(e.GPUs), mostShapes); gpus++ {
-		if _, admitted := e.affinity(gpus, 0, 0); !admitted {
+		if _, admitted := e.findAffinity(gpus, 0, 0); !admitted {
 			continue
 		}
 		var vfs []int
 		for n := 1; n < gpus && n <= len(e.VFs); n++ {
-			if _, admitted := e.affinity(gpus, n, 0); !admitted {
+			if _, admitted := e.findAffinity(gpus, n, 0); !admitted {
 				vfs = append(vfs, n)
 			}
 		}
-		_, equal := e.affinity(gpus, gpus, 0)
+		_, equal := e.findAffinity(gpus, gpus, 0)
 		switch {
 		case len(vfs) == gpus-1 && !equal:
-			refused.add("fewer VFs", gpus)
+			refused.addNumber("fewer VFs", gpus)
 		case len(vfs) == 1 && vfs[0] == 1:
-			refused.add("1 VF", gpus)
+			refused.addNumber("1 VF", gpus)
 		case len(vfs) > 0:
-			refused.add(ranges(numbersOf(vfs...))+" VFs", gpus)
+			refused.addNumber(formatRanges(numbersOf(vfs...))+" VFs", gpus)
 		}
 	}
 	for _, vfs := range refused.texts {
-		requests = append(requests, ranges(numbersOf(refused.of[vfs]...))+" GPUs with "+vfs)
+		requests = append(requests, formatRanges(numbersOf(refused.of[vfs]...))+" GPUs with "+vfs)
 	}
 	return requests
 }
@@ -90,11 +90,11 @@ func (e emptyNode) admittedCPUs(pairs []int) (lines []string) {
 	for _, n := range pairs {
 		fitting := topology.CPUSet{}
 		for cpus := 1; cpus <= all; cpus++ {
-			if _, fits := e.affinity(n, n, cpus); fits {
+			if _, fits := e.findAffinity(n, n, cpus); fits {
 				fitting[cpus] = true
 			}
 		}
-		admitted.add(fitting.String(), n)
+		admitted.addNumber(fitting.String(), n)
 	}
 	for _, text := range admitted.texts {
 		line := shapeList(admitted.of[text]) + ": admitted with " + text + " CPUs"
@@ -112,7 +112,7 @@ type groups struct {
 	of    map[string][]int
 }
 
-func (g *groups) add(text string, n int) {
+func (g *groups) addNumber(text string, n int) {
 	if g.of == nil {
 		g.of = map[string][]int{}
 	}
@@ -124,7 +124,7 @@ func (g *groups) add(text string, n int) {
 
 // cpusPerNode counts the CPUs that containers can have.
 func (e emptyNode) cpusPerNode() string {
-	reserved, err := e.kubelet.Reserved()
+	reserved, err := e.kubelet.ReservedSet()
 	if err != nil {
 		return "an unknown number"
 	}
@@ -137,9 +137,9 @@ func (e emptyNode) cpusPerNode() string {
 	return perNode(free)
 }
 
-// places says where the devices are.
-func (n *Node) places() []string {
-	lines, pools := []string{"GPUs: " + perNode(n.GPUs)}, machine.Pools(n.VFs)
+// listPlaces says where the devices are.
+func (n *Node) listPlaces() []string {
+	lines, pools := []string{"GPUs: " + perNode(n.GPUs)}, machine.GroupByPool(n.VFs)
 	if len(pools) == 1 {
 		return append(lines, "VFs: "+perNode(n.VFs))
 	}
@@ -172,7 +172,7 @@ func perNode(devices []Device) string {
 
 // shapeList is "1+1, 3+3 to 8+8".
 func shapeList(pairs []int) string {
-	return ranges(digits.ReplaceAllString(numbersOf(pairs...), "$0+$0"))
+	return formatRanges(digits.ReplaceAllString(numbersOf(pairs...), "$0+$0"))
 }
 
 // numbersOf is "1,3-8".
@@ -184,8 +184,8 @@ func numbersOf(numbers ...int) string {
 	return set.String()
 }
 
-// ranges is "1, 3 to 8" for "1,3-8".
-func ranges(numbers string) string {
+// formatRanges is "1, 3 to 8" for "1,3-8".
+func formatRanges(numbers string) string {
 	return strings.NewReplacer("-", " to ", ",", ", ").Replace(numbers)
 }
 
@@ -198,7 +198,7 @@ func topologyPolicy(n *Node) []Finding {
 	for i := range found {
 		f := &found[i]
 		f.Evidence = append(f.Evidence, s.wouldRefuse()...)
-		f.Fix = append(f.Fix, s.excluding()...)
+		f.Fix = append(f.Fix, s.listRemedies()...)
 	}
 	return found
 }
@@ -222,13 +222,13 @@ func (s shapes) wouldRefuse() (lines []string) {
 		lines = append(lines, fmt.Sprintf(rejected, strings.Join(s.fewer, ", ")))
 	}
 	if s.Guess != "" {
-		lines = append(lines, s.guess())
+		lines = append(lines, s.describeGuess())
 	}
 	return lines
 }
 
-// excluding returns the remedies for refused requests by the hints of the VFs.
-func (s shapes) excluding() (fix []string) {
+// listRemedies returns the remedies for refused requests by the hints of the VFs.
+func (s shapes) listRemedies() (fix []string) {
 	if !slices.ContainsFunc(s.VFs, hasNode) {
 		return nil
 	}
@@ -246,16 +246,16 @@ func (s shapes) excluding() (fix []string) {
 	return fix
 }
 
-// remark says which containers with fewer VFs than GPUs are refused, "" for none and with a finding. This is
-// no finding: who requests as many VFs as GPUs loses near pairs by the remedy.
-func (s shapes) remark() string {
+// remarkFewer says which containers with fewer VFs than GPUs are refused, "" for none and with a finding.
+// This is no finding: who requests as many VFs as GPUs loses near pairs by the remedy.
+func (s shapes) remarkFewer() string {
 	if s.kubelet.Policy != restricted || len(s.fewer) == 0 || len(s.refused) > 0 {
 		return ""
 	}
 	text := fmt.Sprintf("Containers that request %s are rejected, even on an empty node; %s.",
-		strings.Join(s.fewer, ", "), strings.Join(s.excluding(), "; "))
+		strings.Join(s.fewer, ", "), strings.Join(s.listRemedies(), "; "))
 	if s.Guess != "" {
-		text += " This is a guess: " + s.guess() + "."
+		text += " This is a guess: " + s.describeGuess() + "."
 	}
 	return text
 }
@@ -270,7 +270,7 @@ func refusedShapes(n *Node) []Finding {
 		ID: "refused-shapes", Severity: Error,
 		Summary: fmt.Sprintf("Containers that request %s are rejected, even on an empty node.",
 			shapeList(s.refused)),
-		Evidence: s.places(),
+		Evidence: s.listPlaces(),
 		Why:      "If only some GPUs have a NUMA node, the kubelet counts only these GPUs, which are too few.",
 	}
 	if len(s.fewer) > 0 {
@@ -279,7 +279,7 @@ func refusedShapes(n *Node) []Finding {
 	if slices.ContainsFunc(s.VFs, hasNode) {
 		f.Why = "Policy restricted requires the smallest possible set of NUMA nodes for each resource, and the " +
 			"same set for GPUs and VFs; here the VFs fit on fewer nodes than the GPUs, or the reverse."
-		f.Fix = append(f.Fix, s.excluding()...)
+		f.Fix = append(f.Fix, s.listRemedies()...)
 	}
 	if slices.ContainsFunc(s.GPUs, hasNode) &&
 		slices.ContainsFunc(s.GPUs, func(d Device) bool { return !hasNode(d) }) {
@@ -288,7 +288,7 @@ func refusedShapes(n *Node) []Finding {
 	if len(f.Fix) == 0 {
 		f.Fix = []string{"ask for fewer"}
 	}
-	return []Finding{s.guessed(f)}
+	return []Finding{s.markGuess(f)}
 }
 
 // refusedForCPUs finds shapes whose devices fit, but not together with the CPUs.
@@ -303,7 +303,7 @@ func refusedForCPUs(n *Node) []Finding {
 			shapeList(s.withCPUs), cli.Count(s.CPUs, "CPU")),
 		Evidence: append([]string{
 			"CPUs for containers: " + s.cpusPerNode(),
-		}, slices.Concat(s.places(), someOf(s.admittedCPUs(s.withCPUs)))...),
+		}, slices.Concat(s.listPlaces(), someOf(s.admittedCPUs(s.withCPUs)))...),
 		Why: "Policy restricted requires the CPUs of a container on the same set of NUMA nodes as its devices, " +
 			"the smallest possible set for each; this number of CPUs needs more or fewer nodes than the devices.",
 		Fix: []string{
@@ -312,26 +312,27 @@ func refusedForCPUs(n *Node) []Finding {
 				"and its CPUs may be on any node",
 		},
 	}
-	if slices.ContainsFunc(s.withCPUs, func(n int) bool { _, fits := s.affinity(n, 0, s.CPUs); return !fits }) {
+	isRefused := func(gpus int) bool { _, fits := s.findAffinity(gpus, 0, s.CPUs); return !fits }
+	if slices.ContainsFunc(s.withCPUs, isRefused) {
 		return []Finding{f} // without VFs too
 	}
-	return []Finding{s.guessed(f)}
+	return []Finding{s.markGuess(f)}
 }
 
-// guessed makes a finding about VFs a guess if the VFs are one.
-func (n *Node) guessed(f Finding) Finding {
+// markGuess makes a finding about VFs a guess if the VFs are one.
+func (n *Node) markGuess(f Finding) Finding {
 	if n.Guess == "" {
 		return f
 	}
 	f.Severity = Unknown
-	f.Evidence = append(f.Evidence, n.guess())
+	f.Evidence = append(f.Evidence, n.describeGuess())
 	f.Fix = append(f.Fix, "for the verdict on the actual pools, run tandem doctor --config config.json, "+
 		"or start tandem-rdma")
 	return f
 }
 
-// guess says what the VFs are if nobody has named a pool.
-func (n *Node) guess() string {
+// describeGuess says what the VFs are if nobody has named a pool.
+func (n *Node) describeGuess() string {
 	return n.Guess + ": assumes that the VFs of all NICs with RDMA are one pool"
 }
 

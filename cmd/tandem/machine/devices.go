@@ -36,7 +36,7 @@ func (n *Node) GPUDevices() []Device {
 // notes.
 func (n *Node) VFDevices(config string, from *Source) ([]Device, []string, error) {
 	if config != "" {
-		return n.selected(config, from)
+		return n.selectVFs(config, from)
 	}
 	pool := pools.Pool{Name: "VFs", Resource: &pools.ResourceConfig{}}
 	add := func(d *topology.Device) {
@@ -53,14 +53,14 @@ func (n *Node) VFDevices(config string, from *Source) ([]Device, []string, error
 		}
 	}
 	var list []Device
-	for _, d := range n.decide([]pools.Pool{pool})[0].Devices {
+	for _, d := range n.decideHints([]pools.Pool{pool})[0].Devices {
 		list = append(list, newDevice(d.ID, d.Address, d.NUMA))
 	}
 	return list, nil, nil
 }
 
-// decide decides about the hints of pools as tandem-rdma does while no container has a VF.
-func (n *Node) decide(found []pools.Pool) []pools.Pool {
+// decideHints decides about the hints of pools as tandem-rdma does while no container has a VF.
+func (n *Node) decideHints(found []pools.Pool) []pools.Pool {
 	if n.Stock {
 		return found
 	}
@@ -101,14 +101,14 @@ func (n *Node) gpuResources() (resources []model.Resource) {
 	return resources
 }
 
-// selected returns the devices of all pools of the configuration, without duplicates.
-func (n *Node) selected(file string, from *Source) ([]Device, []string, error) {
-	found, notes, err := n.pools(file, from)
+// selectVFs returns the devices of all pools of the configuration, without duplicates.
+func (n *Node) selectVFs(file string, from *Source) ([]Device, []string, error) {
+	found, notes, err := n.readPools(file, from)
 	if err != nil {
 		return nil, nil, err
 	}
 	var list []Device
-	for _, pool := range n.decide(found) {
+	for _, pool := range n.decideHints(found) {
 		if pool.Decision != "" {
 			notes = append(notes, fmt.Sprintf("resource %q: %s", pool.Resource.Name, pool.Decision))
 		}
@@ -121,22 +121,22 @@ func (n *Node) selected(file string, from *Source) ([]Device, []string, error) {
 	return list, notes, nil
 }
 
-// pools returns the pools of the configuration. The strings are notes.
-func (n *Node) pools(file string, from *Source) ([]pools.Pool, []string, error) {
+// readPools returns the pools of the configuration. The strings are notes.
+func (n *Node) readPools(file string, from *Source) ([]pools.Pool, []string, error) {
 	config, err := pools.ReadConfig(file)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, warnings, err := n.finder(from).Find(config)
+	found, warnings, err := n.newFinder(from).Find(config)
 	if err != nil {
 		return nil, nil, err
 	}
 	return found, append(config.Warnings, warnings...), nil
 }
 
-func (n *Node) finder(from *Source) pools.Finder {
+func (n *Node) newFinder(from *Source) pools.Finder {
 	finder := pools.Finder{Sys: n.Sys, Prefix: "intel.com"}
-	if from.Live() {
+	if from.IsLive() {
 		askKernel(&finder, from.SysfsRoot)
 	}
 	return finder
@@ -148,7 +148,7 @@ func (n *Node) Choices(file string, from *Source) ([]pools.Choice, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n.finder(from).Explain(config)
+	return n.newFinder(from).Explain(config)
 }
 
 // Inventory returns the machine as the DRA driver sees it, with the VFs of a config.json, or of all NICs with
@@ -158,7 +158,7 @@ func (n *Node) Inventory(config string, from *Source) (pool.Machine, error) {
 	var notes []string
 	if config != "" {
 		var err error
-		if offered, notes, err = n.pools(config, from); err != nil {
+		if offered, notes, err = n.readPools(config, from); err != nil {
 			return pool.Machine{}, err
 		}
 	}
@@ -210,15 +210,15 @@ type Views struct {
 // NewViews returns the coordinator's views of a machine's devices. All GPUs are of one resource.
 func NewViews(links []topology.Link, gpus, vfs []Device) Views {
 	v := Views{All: newView(links, gpus, vfs)}
-	pools := Pools(vfs)
+	pools := GroupByPool(vfs)
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		v.pools = append(v.pools, newView(links, gpus, pools[name]))
 	}
 	return v
 }
 
-// Pools returns VFs by the name of their pool.
-func Pools(vfs []Device) map[string][]Device {
+// GroupByPool returns VFs by the name of their pool.
+func GroupByPool(vfs []Device) map[string][]Device {
 	pools := map[string][]Device{}
 	for _, d := range vfs {
 		pools[d.Resource] = append(pools[d.Resource], d)
@@ -226,10 +226,10 @@ func Pools(vfs []Device) map[string][]Device {
 	return pools
 }
 
-// For returns the views for a container's requests: of each pool with as many free VFs, since the kubelet
-// takes the VFs of a request from one pool. Without such a pool it is the view of all VFs, for requests of
-// several.
-func (v Views) For(requests model.Requests) (views []*devicemanager.View) {
+// ForRequests returns the views for a container's requests: of each pool with as many free VFs, since the
+// kubelet takes the VFs of a request from one pool. Without such a pool it is the view of all VFs, for
+// requests of several.
+func (v Views) ForRequests(requests model.Requests) (views []*devicemanager.View) {
 	for _, view := range v.pools {
 		short := func(r model.Request) bool {
 			return view.Free.Common(view.Node.Resources[r.Resource].All) < r.Count
@@ -249,7 +249,7 @@ func (v Views) For(requests model.Requests) (views []*devicemanager.View) {
 func (v Views) Nodes(
 	rule model.Rule, requests model.Requests, more ...model.Demand,
 ) (nodes model.Mask, admitted bool) {
-	for i, view := range v.For(requests) {
+	for i, view := range v.ForRequests(requests) {
 		on, admits := rule.Nodes(append(view.Demands(requests), more...))
 		if !admits {
 			return 0, false
@@ -283,8 +283,8 @@ func newView(links []topology.Link, gpus, vfs []Device) *devicemanager.View {
 	return v
 }
 
-// Requests returns the requests of a container.
-func Requests(gpus, vfs int) model.Requests {
+// NewRequests returns the requests of a container.
+func NewRequests(gpus, vfs int) model.Requests {
 	return model.Requests{
 		{Resource: int(model.GPU), Count: gpus}, {Resource: int(model.VF), Count: vfs},
 	}

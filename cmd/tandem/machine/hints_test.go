@@ -69,10 +69,10 @@ func (r *hintsRow) add(t *testing.T, n *Node) {
 			t.Fatal(err)
 		}
 		r.requests++
-		if rule.Rejected() {
+		if rule.IsRejected() {
 			r.byRule++
 		}
-		if always.Rejected() {
+		if always.IsRejected() {
 			r.refused++
 			continue
 		}

@@ -46,7 +46,7 @@ func FindProcess(procRoot string) (Process, error) {
 		if comm, err := os.ReadFile(name); err != nil || strings.TrimSpace(string(comm)) != "kubelet" {
 			continue
 		}
-		if err := trust(procRoot, dir); err == nil {
+		if err := checkTrust(procRoot, dir); err == nil {
 			found = append(found, dir)
 		} else if !errors.Is(err, fs.ErrNotExist) { // ErrNotExist: the process has ended
 			refused = append(refused, fmt.Sprintf("process %s has the name kubelet, but %v", filepath.Base(dir), err))
@@ -65,9 +65,9 @@ func FindProcess(procRoot string) (Process, error) {
 	}
 }
 
-// trust returns an error if a process is not the node's kubelet. A reader without permission for namespaces
-// has no permissions that the process could abuse.
-func trust(procRoot, dir string) error {
+// checkTrust returns an error if a process is not the node's kubelet. A reader without permission for
+// namespaces has no permissions that the process could abuse.
+func checkTrust(procRoot, dir string) error {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func readProcess(procRoot, dir string) (Process, error) {
 		return Process{}, fmt.Errorf("read the kubelet's command line: %w", err)
 	}
 	p := Process{
-		PID: filepath.Base(dir), Age: age(procRoot, dir),
+		PID: filepath.Base(dir), Age: processAge(procRoot, dir),
 		Flags: kubelet.ParseFlags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")),
 	}
 	own, ownErr := os.Readlink(filepath.Join(procRoot, "self", "ns", "mnt"))
@@ -121,8 +121,8 @@ func readProcess(procRoot, dir string) (Process, error) {
 // ticks a second are in /proc/PID/stat on every architecture of Go (USER_HZ).
 const ticks = 100
 
-// age returns the time since the start of a process; 0 if unknown (proc_pid_stat(5), proc_uptime(5)).
-func age(procRoot, dir string) time.Duration {
+// processAge returns the time since the start of a process; 0 if unknown (proc_pid_stat(5), proc_uptime(5)).
+func processAge(procRoot, dir string) time.Duration {
 	uptime, uptimeErr := os.ReadFile(filepath.Join(procRoot, "uptime"))
 	stat, statErr := os.ReadFile(filepath.Join(dir, "stat"))
 	_, behindName, _ := strings.Cut(string(stat[strings.LastIndex(string(stat), ")")+1:]), " ")
@@ -139,8 +139,8 @@ func age(procRoot, dir string) time.Duration {
 	return time.Duration((now - started/ticks) * float64(time.Second))
 }
 
-// path returns the path in a flag, with the prefix of the process; "" for no path.
-func (p Process) path(flag string) string {
+// flagPath returns the path in a flag, with the prefix of the process; "" for no path.
+func (p Process) flagPath(flag string) string {
 	path := p.Flags.Last(flag)
 	if path == "" {
 		return ""
@@ -150,13 +150,13 @@ func (p Process) path(flag string) string {
 
 // RootDir returns the root folder of the process (--root-dir).
 func (p Process) RootDir() string {
-	return cmp.Or(p.path("root-dir"), filepath.Join(p.Root, kubelet.DefaultDir))
+	return cmp.Or(p.flagPath("root-dir"), filepath.Join(p.Root, kubelet.DefaultDir))
 }
 
 // Files returns the files that the process reads; paths in the argument take precedence.
 func (p Process) Files(given kubelet.ConfigFiles, kubeletDir string) kubelet.ConfigFiles {
 	files := kubelet.ConfigFiles{
-		Config: p.path("config"), Dir: p.path("config-dir"), Name: given.Name, Root: p.Root,
+		Config: p.flagPath("config"), Dir: p.flagPath("config-dir"), Name: given.Name, Root: p.Root,
 	}
 	if given.Config != "" {
 		files.Config = given.Config

@@ -166,7 +166,8 @@ func (m *Matrix) writeComplexes(out *bytes.Buffer) {
 		if i == 0 {
 			fmt.Fprintln(out)
 		}
-		fmt.Fprintf(out, "%s: %s with %s", c.title(), list(c.GPUs, "no GPU"), list(c.NICs, "no NIC"))
+		fmt.Fprintf(out, "%s: %s with %s", c.describeComplex(), listAddresses(c.GPUs, "no GPU"),
+			listAddresses(c.NICs, "no NIC"))
 		if c.Fault != "" {
 			fmt.Fprintf(out, "; not near: %s", c.Fault)
 		}
@@ -174,7 +175,7 @@ func (m *Matrix) writeComplexes(out *bytes.Buffer) {
 	}
 }
 
-func (c Complex) title() string {
+func (c Complex) describeComplex() string {
 	switch {
 	case c.Function != topology.Address{}:
 		return fmt.Sprintf("%s, DMA function %s", c.Kind, c.Function)
@@ -185,8 +186,8 @@ func (c Complex) title() string {
 	}
 }
 
-// list returns addresses with commas, or a text for none.
-func list(addresses []topology.Address, none string) string {
+// listAddresses returns addresses with commas, or a text for none.
+func listAddresses(addresses []topology.Address, none string) string {
 	var names []string
 	for _, a := range addresses {
 		names = append(names, a.String())
@@ -225,7 +226,7 @@ func (m *Matrix) Table() []byte {
 	m.writeNames(&out)
 	m.writeComplexes(&out)
 	if m.Verbose != nil {
-		m.Verbose.write(&out)
+		m.Verbose.writeTo(&out)
 	}
 	out.WriteString(legend)
 	if slices.ContainsFunc(m.Distances, func(d Distance) bool { return d.MayBeNearer }) {
@@ -253,15 +254,15 @@ func (m *Matrix) writeCells(out *bytes.Buffer) {
 			cells = append(cells, m.gpuCell(i, k))
 		}
 		for k := range m.NICs {
-			cells = append(cells, m.Distances[i*len(m.NICs)+k].cell())
+			cells = append(cells, m.Distances[i*len(m.NICs)+k].formatCell())
 		}
 		rows.Add(append(cells, nodeText(m.GPUs[i].NUMA))...)
 	}
 	out.WriteString(rows.String())
 }
 
-// cell returns the level, with a question mark if it may be nearer.
-func (d Distance) cell() string {
+// formatCell returns the level, with a question mark if it may be nearer.
+func (d Distance) formatCell() string {
 	if d.MayBeNearer {
 		return d.Distance.String() + "?"
 	}
@@ -322,10 +323,10 @@ func nodeText(n topology.NUMANode) string {
 
 // Picture returns the node with the cards of the matrix, named as in the matrix.
 func (m *Matrix) Picture(title string, tree *topology.Tree) *picture.Node {
-	drawn := &picture.Node{Title: title, Tree: tree, Summary: m.summary()}
+	drawn := &picture.Node{Title: title, Tree: tree, Summary: m.summaryParts()}
 	for i, g := range m.GPUs {
 		card := picture.Card{Kind: picture.GPU, Name: fmt.Sprintf("GPU%d", i), Detail: g.Model, Address: g.Address}
-		for _, id := range g.devices() {
+		for _, id := range g.deviceIDs() {
 			card.Devices = append(card.Devices, picture.Device{ID: id, Address: g.Address})
 		}
 		drawn.Cards = append(drawn.Cards, card)
@@ -339,7 +340,7 @@ func (m *Matrix) Picture(title string, tree *topology.Tree) *picture.Node {
 		}
 		for _, vf := range nic.VFs {
 			card.Devices = append(card.Devices, picture.Device{
-				ID: vf.String(), Address: vf, Detail: picture.Names(tree, vf),
+				ID: vf.String(), Address: vf, Detail: picture.ListNames(tree, vf),
 			})
 		}
 		drawn.Cards = append(drawn.Cards, card)
@@ -347,8 +348,8 @@ func (m *Matrix) Picture(title string, tree *topology.Tree) *picture.Node {
 	return drawn
 }
 
-// summary counts the devices, and the GPUs that can have a pair on one switch or over C2C.
-func (m *Matrix) summary() []string {
+// summaryParts counts the devices, and the GPUs that can have a pair on one switch or over C2C.
+func (m *Matrix) summaryParts() []string {
 	vfs, near, c2c := 0, map[topology.Address]bool{}, map[topology.Address]bool{}
 	for _, nic := range m.NICs {
 		vfs += len(nic.VFs)
@@ -363,7 +364,7 @@ func (m *Matrix) summary() []string {
 	}
 	parts, devices := []string{fmt.Sprintf("GPUs %d", len(m.GPUs))}, 0
 	for _, g := range m.GPUs {
-		devices += len(g.devices())
+		devices += len(g.deviceIDs())
 	}
 	if devices > len(m.GPUs) {
 		parts = append(parts, fmt.Sprintf("partitions %d", devices))
@@ -375,8 +376,8 @@ func (m *Matrix) summary() []string {
 	return append(parts, fmt.Sprintf("GPUs with a NIC on their switch %d", len(near)))
 }
 
-// devices returns the IDs of the allocatable devices: the partitions, or the GPU itself.
-func (g *GPU) devices() []string {
+// deviceIDs returns the IDs of the allocatable devices: the partitions, or the GPU itself.
+func (g *GPU) deviceIDs() []string {
 	if len(g.Partitions) == 0 {
 		return []string{g.ID}
 	}

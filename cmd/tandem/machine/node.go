@@ -52,7 +52,7 @@ const mostCards = 1024
 
 // Read reads the machine. An unreadable optional part becomes a note.
 func Read(s *Source) (*Node, error) {
-	sys, err := s.open()
+	sys, err := s.openFS()
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func ReadFS(sys fs.FS, s *Source) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.Name(), err)
 	}
-	if tree, err = Placed(tree, s.TopologyFile); err != nil {
+	if tree, err = PlaceFunctions(tree, s.TopologyFile); err != nil {
 		return nil, err
 	}
 	n := &Node{
@@ -184,15 +184,15 @@ type Source struct {
 	TopologyFile string // NCCL's; "" for none
 }
 
-// Live reports whether this node itself is read.
-func (s *Source) Live() bool { return s.Recording == "" }
+// IsLive reports whether this node itself is read.
+func (s *Source) IsLive() bool { return s.Recording == "" }
 
 // IsHere reports whether the source is the machine of this process.
-func (s *Source) IsHere() bool { return s.Live() && filepath.Clean(s.SysfsRoot) == "/sys" }
+func (s *Source) IsHere() bool { return s.IsLive() && filepath.Clean(s.SysfsRoot) == "/sys" }
 
 // Name returns the name for errors.
 func (s *Source) Name() string {
-	if s.Live() {
+	if s.IsLive() {
 		return s.SysfsRoot
 	}
 	return s.Recording
@@ -200,7 +200,7 @@ func (s *Source) Name() string {
 
 // Title returns the name of this node, or of the recorded machine, for people.
 func (s *Source) Title() string {
-	if !s.Live() {
+	if !s.IsLive() {
 		return strings.TrimSuffix(filepath.Base(s.Recording), ending)
 	}
 	if name := os.Getenv("NODE_NAME"); name != "" {
@@ -213,8 +213,8 @@ func (s *Source) Title() string {
 	return name
 }
 
-func (s *Source) open() (fs.FS, error) {
-	if s.Live() {
+func (s *Source) openFS() (fs.FS, error) {
+	if s.IsLive() {
 		return os.DirFS(s.SysfsRoot), nil
 	}
 	file, err := os.Open(s.Recording)
@@ -222,7 +222,7 @@ func (s *Source) open() (fs.FS, error) {
 		return nil, fmt.Errorf("read machine: %w%s", err, spelling.Propose(nearFiles(s.Recording)))
 	}
 	defer file.Close()
-	text, err := recorded(file)
+	text, err := readRecording(file)
 	if err != nil {
 		return nil, fmt.Errorf("read machine %s: %w", s.Recording, err)
 	}
@@ -239,8 +239,8 @@ func (s *Source) open() (fs.FS, error) {
 // MostReport limits a report of tandem qualify, in bytes: its recording has at most half of them.
 const MostReport = 64 << 20
 
-// recorded returns the machine file itself, or the machine in a report of tandem qualify.
-func recorded(file io.Reader) (io.Reader, error) {
+// readRecording returns the machine file itself, or the machine in a report of tandem qualify.
+func readRecording(file io.Reader) (io.Reader, error) {
 	text := bufio.NewReader(file)
 	if first, err := text.Peek(1); err != nil || first[0] != '{' {
 		return text, nil // Parse returns the error
@@ -276,8 +276,8 @@ func nearFiles(name string) []string {
 	return nearest
 }
 
-// Placed returns a tree with the functions at the places of a topology file.
-func Placed(tree *topology.Tree, file string) (*topology.Tree, error) {
+// PlaceFunctions returns a tree with the functions at the places of a topology file.
+func PlaceFunctions(tree *topology.Tree, file string) (*topology.Tree, error) {
 	if file == "" {
 		return tree, nil
 	}

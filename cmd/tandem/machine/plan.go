@@ -34,8 +34,8 @@ type Plan struct {
 	rejected bool
 }
 
-// Rejected reports whether the kubelet would reject the container; the note has the reason.
-func (p *Plan) Rejected() bool { return p.rejected }
+// IsRejected reports whether the kubelet would reject the container; the note has the reason.
+func (p *Plan) IsRejected() bool { return p.rejected }
 
 // Table returns a table for people.
 func (p *Plan) Table() []byte {
@@ -83,12 +83,12 @@ var tooManyNodes = fmt.Sprintf("more than %d NUMA nodes have devices: under poli
 
 // Answer plans for a machine as the coordinator does for a call of the kubelet. The strings are notes.
 func (q *Question) Answer(n *Node, from *Source) (*Plan, []string, error) {
-	gpus, vfs, notes, err := q.devices(n, from)
+	gpus, vfs, notes, err := q.readDevices(n, from)
 	if err != nil {
 		return nil, nil, err
 	}
 	views := NewViews(n.Links, gpus, vfs)
-	view, requests := views.All, Requests(int(q.GPUs), int(q.VFs))
+	view, requests := views.All, NewRequests(int(q.GPUs), int(q.VFs))
 	manager, err := topologyManager(n)
 	if err != nil {
 		return nil, nil, err
@@ -107,7 +107,7 @@ func (q *Question) Answer(n *Node, from *Source) (*Plan, []string, error) {
 		p.rejected = true
 		remarks = append(remarks, refused)
 	}
-	if slow := newMerge(n).note(view, requests); slow != "" {
+	if slow := newMerge(n).slowNote(view, requests); slow != "" {
 		remarks = append(remarks, slow)
 	}
 	if len(remarks) > 0 && q.Config == "" && q.VFs > 0 {
@@ -122,19 +122,19 @@ func topologyManager(n *Node) (model.TopologyManager, error) {
 	return n.Kubelet.TopologyManager(model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes()))
 }
 
-// devices returns the machine's devices, with those in use marked, and notes. It is an error if too few are
-// free.
-func (q *Question) devices(n *Node, from *Source) (
+// readDevices returns the machine's devices, with those in use marked, and notes. It is an error if too few
+// are free.
+func (q *Question) readDevices(n *Node, from *Source) (
 	gpus, vfs []Device, notes []string, err error,
 ) {
 	gpus = n.GPUDevices()
 	if vfs, notes, err = n.VFDevices(q.Config, from); err != nil {
 		return nil, nil, nil, err
 	}
-	if err := q.mark(gpus, vfs); err != nil {
+	if err := q.markUsed(gpus, vfs); err != nil {
 		return nil, nil, nil, err
 	}
-	if g, v := uint(len(free(gpus))), uint(len(free(vfs))); g < q.GPUs || v < q.VFs {
+	if g, v := uint(len(freeDevices(gpus))), uint(len(freeDevices(vfs))); g < q.GPUs || v < q.VFs {
 		why := ""
 		if v < q.VFs && q.Config != "" {
 			why = fmt.Sprintf("; tandem doctor --config %s shows why each selector rejects devices", q.Config)
@@ -145,8 +145,8 @@ func (q *Question) devices(n *Node, from *Source) (
 	return gpus, vfs, notes, nil
 }
 
-// free returns the devices that are not in use.
-func free(list []Device) []placement.Device {
+// freeDevices returns the devices that are not in use.
+func freeDevices(list []Device) []placement.Device {
 	var devices []placement.Device
 	for _, d := range list {
 		if !d.Used {
@@ -171,8 +171,8 @@ func planOf(c placement.Choice, nodes []int) *Plan {
 	return p
 }
 
-// mark marks the used devices. IDs may be addresses in any form of [canonical].
-func (q *Question) mark(gpus, vfs []Device) error {
+// markUsed marks the used devices. IDs may be addresses in any form of [canonical].
+func (q *Question) markUsed(gpus, vfs []Device) error {
 	byID := map[string]*Device{}
 	for _, list := range [][]Device{gpus, vfs} {
 		for i := range list {
@@ -180,26 +180,26 @@ func (q *Question) mark(gpus, vfs []Device) error {
 		}
 	}
 	for _, id := range q.Used {
-		d, ok := byID[canonical(strings.TrimSpace(id))]
+		d, ok := byID[canonicalID(strings.TrimSpace(id))]
 		if !ok {
-			return fmt.Errorf("mark %q as used: no such GPU or VF%s", id, similar(id, byID))
+			return fmt.Errorf("mark %q as used: no such GPU or VF%s", id, proposeDevice(id, byID))
 		}
 		d.Used = true
 	}
 	return nil
 }
 
-// similar asks for the device that a misspelled ID probably means. An address is well spelled.
-func similar(id string, devices map[string]*Device) string {
-	if _, err := topology.ParseAddress(canonical(id)); err == nil {
+// proposeDevice asks for the device that a misspelled ID probably means. An address is well spelled.
+func proposeDevice(id string, devices map[string]*Device) string {
+	if _, err := topology.ParseAddress(canonicalID(id)); err == nil {
 		return ""
 	}
 	return spelling.Question(id, slices.Sorted(maps.Keys(devices)))
 }
 
-// canonical returns an address in the kernel's form; lspci omits the domain on machines with a single one.
+// canonicalID returns an address in the kernel's form; lspci omits the domain on machines with a single one.
 // Other IDs stay unchanged.
-func canonical(id string) string {
+func canonicalID(id string) string {
 	for _, domain := range []string{"", "0000:"} {
 		if a, err := topology.ParseAddress(domain + id); err == nil {
 			return a.String()
@@ -219,13 +219,13 @@ func newMerge(n *Node) merge {
 	const allNodes = 64 // also on a machine for which the kubelet needs the option max-allowable-numa-nodes
 	return merge{
 		rule:   model.Rule{Policy: model.Restricted, MaxNodes: allNodes},
-		cpus:   everywhere(model.HintedNodes(n.Sys, n.Tree)),
-		memory: everywhere(n.Tree.NUMANodes()),
+		cpus:   demandOn(model.HintedNodes(n.Sys, n.Tree)),
+		memory: demandOn(n.Tree.NUMANodes()),
 	}
 }
 
-// everywhere returns the demand for a part of a resource that each of some NUMA nodes has.
-func everywhere(nodes []int) model.Demand {
+// demandOn returns the demand for a part of a resource that each of some NUMA nodes has.
+func demandOn(nodes []int) model.Demand {
 	d := model.Demand{Count: 1}
 	for _, number := range nodes {
 		d.All.Add(topology.Node(number))
@@ -234,16 +234,16 @@ func everywhere(nodes []int) model.Demand {
 	return d
 }
 
-// times returns the kubelet's CPU time for some devices without and with hints of memory.
-func (m merge) times(devices []model.Demand) (without, with model.MergeTime) {
+// mergeTimes returns the kubelet's CPU time for some devices without and with hints of memory.
+func (m merge) mergeTimes(devices []model.Demand) (without, with model.MergeTime) {
 	all := append(slices.Clone(devices), m.cpus)
 	return m.rule.MergeTime(all...), m.rule.MergeTime(append(all, m.memory)...)
 }
 
-// note returns the note on a request whose hints the kubelet merges slowly (kubernetes#137700); else "".
-func (m merge) note(view *devicemanager.View, requests model.Requests) string {
+// slowNote returns the note on a request whose hints the kubelet merges slowly (kubernetes#137700); else "".
+func (m merge) slowNote(view *devicemanager.View, requests model.Requests) string {
 	devices := view.Demands(requests)
-	took, withMemory := m.times(devices)
+	took, withMemory := m.mergeTimes(devices)
 	if !took.Slow() && !withMemory.Slow() {
 		return ""
 	}
@@ -257,7 +257,7 @@ func (m merge) note(view *devicemanager.View, requests model.Requests) string {
 	gpus := slices.DeleteFunc(slices.Clone(requests), func(r model.Request) bool {
 		return r.Resource == int(model.VF)
 	})
-	if after, afterMemory := m.times(view.Demands(gpus)); after < took {
+	if after, afterMemory := m.mergeTimes(view.Demands(gpus)); after < took {
 		note += fmt.Sprintf(`; "excludeTopology": "auto" in the pool of VFs reduces the times to about %s and %s`,
 			after, afterMemory)
 	}
@@ -273,7 +273,7 @@ func (p *Plan) Picture(title string, n *Node) *picture.Node {
 	if p.Note != "" {
 		drawn.Notes = append(drawn.Notes, p.Note)
 	}
-	owners := p.owners()
+	owners := p.pairOwners()
 	for i := range drawn.Cards {
 		c := &drawn.Cards[i]
 		if c.Kind == picture.NIC && len(c.Devices) == 0 { // the NIC itself counts
@@ -290,8 +290,8 @@ func (p *Plan) Picture(title string, n *Node) *picture.Node {
 	return drawn
 }
 
-// owners returns the pair of every planned device: the first pair, if GPUs share a VF or VFs share a GPU.
-func (p *Plan) owners() map[string]string {
+// pairOwners returns the pair of every planned device: the first pair, if GPUs share a VF or VFs share a GPU.
+func (p *Plan) pairOwners() map[string]string {
 	owners := map[string]string{}
 	for i, pair := range p.Pairs {
 		owner := cmp.Or(owners[pair.GPU], owners[pair.VF], fmt.Sprintf("pair %d, %s", i+1, pair.Distance))

@@ -30,17 +30,17 @@ type draw struct {
 func (q *Question) Stock(n *Node, from *Source) (*Plan, []string, error) {
 	stock := *n
 	stock.Stock = true
-	gpus, vfs, notes, err := q.devices(&stock, from)
+	gpus, vfs, notes, err := q.readDevices(&stock, from)
 	if err != nil {
 		return nil, nil, err
 	}
-	views, requests := NewViews(n.Links, gpus, vfs), Requests(int(q.GPUs), int(q.VFs))
-	view := views.For(requests)[0]
+	views, requests := NewViews(n.Links, gpus, vfs), NewRequests(int(q.GPUs), int(q.VFs))
+	view := views.ForRequests(requests)[0]
 	manager, err := topologyManager(n)
 	if err != nil {
 		return nil, nil, err
 	}
-	drawn := q.draw(n.Tree, view, manager)
+	drawn := q.drawMany(n.Tree, view, manager)
 	if _, admitted := views.Nodes(manager.Rule, requests); !admitted || drawn == nil {
 		p := planOf(placement.Choice{Reason: "stock plugins"}, nil)
 		p.rejected, p.Note = true, refused
@@ -56,17 +56,17 @@ func (q *Question) Stock(n *Node, from *Source) (*Plan, []string, error) {
 	return p, notes, nil
 }
 
-// draw admits the container many times, each time on the same free devices, and orders the results by pairs
-// on one switch. The result is nil if the kubelet rejects the container, which does not depend on the draw:
-// all devices of a request are free.
-func (q *Question) draw(
+// drawMany admits the container many times, each time on the same free devices, and orders the results by
+// pairs on one switch. The result is nil if the kubelet rejects the container, which does not depend on the
+// draw: all devices of a request are free.
+func (q *Question) drawMany(
 	tree *topology.Tree, view *devicemanager.View, manager model.TopologyManager,
 ) []draw {
 	plugins, drawn := newStockPlugins(tree, view.Node), make([]draw, draws)
 	all := view.Free.Clone()
 	all.Include(view.Taken)
 	for i := range drawn {
-		requests := Requests(int(q.GPUs), int(q.VFs))
+		requests := NewRequests(int(q.GPUs), int(q.VFs))
 		if plugins.random.IntN(len(requests)) > 0 { // the kubelet's order of resources is random
 			slices.Reverse(requests)
 		}
@@ -136,7 +136,7 @@ func (p *stockPlugins) Pick(of devicemanager.Set, count int) devicemanager.Set {
 	var devices []int
 	of.Each(func(i int) { devices = append(devices, i) })
 	picked := p.node.NewSet()
-	for _, i := range Pick(devices, count, p.random) {
+	for _, i := range PickRandom(devices, count, p.random) {
 		picked.Insert(i)
 	}
 	return picked

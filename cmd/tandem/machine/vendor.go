@@ -25,7 +25,7 @@ func (v *Vendor) Choose(available []int, size int, rng *rand.Rand) []int {
 	key := setKey{keyOf(available), size}
 	sets, ok := v.memo[key]
 	if !ok {
-		sets = v.sets(available, size)
+		sets = v.answerSets(available, size)
 		v.memo[key] = sets
 	}
 	return sets[rng.IntN(len(sets))]
@@ -36,15 +36,15 @@ func (v *Vendor) Choose(available []int, size int, rng *rand.Rand) []int {
 // approximates the policy.
 const mostParted = 10
 
-// sets returns the possible answers of the policy, each as often as it is the answer.
-func (v *Vendor) sets(available []int, size int) [][]int {
+// answerSets returns the possible answers of the policy, each as often as it is the answer.
+func (v *Vendor) answerSets(available []int, size int) [][]int {
 	if len(available) > mostParted || size == 1 {
 		_, sets := v.scores.Nearest(available, size)
 		return sets
 	}
 	best := -1
 	var sets [][]int
-	v.part(available, size, func(parting [][]int) {
+	v.visitPartings(available, size, func(parting [][]int) {
 		total, most := 0, -1
 		var set []int
 		for _, s := range parting {
@@ -64,8 +64,8 @@ func (v *Vendor) sets(available []int, size int) [][]int {
 	return sets
 }
 
-// part visits all partitions into sets of a size; the remainder makes one smaller set.
-func (v *Vendor) part(available []int, size int, visit func(parting [][]int)) {
+// visitPartings visits all partitions into sets of a size; the remainder makes one smaller set.
+func (v *Vendor) visitPartings(available []int, size int, visit func(parting [][]int)) {
 	var step func(rest []int, parting [][]int)
 	step = func(rest []int, parting [][]int) {
 		if len(rest) == 0 {
@@ -74,16 +74,16 @@ func (v *Vendor) part(available []int, size int, visit func(parting [][]int)) {
 		}
 		EachSet(rest[1:], size-1, func(others []int) {
 			set := append([]int{rest[0]}, others...)
-			step(without(rest, set), append(parting, set))
+			step(withoutElements(rest, set), append(parting, set))
 		})
 	}
 	EachSet(available, len(available)%size, func(over []int) {
-		step(without(available, over), [][]int{slices.Clone(over)})
+		step(withoutElements(available, over), [][]int{slices.Clone(over)})
 	})
 }
 
-// Pick moves n random elements of a list to its front and returns them.
-func Pick(list []int, n int, rng *rand.Rand) []int {
+// PickRandom moves n random elements of a list to its front and returns them.
+func PickRandom(list []int, n int, rng *rand.Rand) []int {
 	for i := range n {
 		j := i + rng.IntN(len(list)-i)
 		list[i], list[j] = list[j], list[i]
@@ -133,8 +133,8 @@ func (s Scores) Nearest(gpus []int, size int) (score int, sets [][]int) {
 	if size == 0 || size > len(gpus) {
 		return 0, nil
 	}
-	if combinations(len(gpus), size) > mostSets {
-		return s.grow(gpus, size)
+	if countCombinations(len(gpus), size) > mostSets {
+		return s.growSets(gpus, size)
 	}
 	score = -1
 	EachSet(gpus, size, func(set []int) {
@@ -150,7 +150,7 @@ func (s Scores) Nearest(gpus []int, size int) (score int, sets [][]int) {
 
 const mostTies = 1000 // limit of equally good sets, from which one is drawn
 
-func (s Scores) grow(gpus []int, size int) (score int, sets [][]int) {
+func (s Scores) growSets(gpus []int, size int) (score int, sets [][]int) {
 	score = -1
 	for _, first := range gpus {
 		set := []int{first}
@@ -197,8 +197,8 @@ func EachSet(list []int, size int, visit func(set []int)) {
 // mostSets is how many sets are gone through: 16 GPUs have 12,870 of 8.
 const mostSets = 20_000
 
-// combinations returns the number of sets of k of n elements, or a number above mostSets.
-func combinations(n, k int) int {
+// countCombinations returns the number of sets of k of n elements, or a number above mostSets.
+func countCombinations(n, k int) int {
 	c := 1
 	for i := range min(k, n-k) {
 		c = c * (n - i) / (i + 1)
@@ -215,8 +215,8 @@ type setKey struct {
 	size int
 }
 
-// without returns the list less some of its elements.
-func without(list, some []int) []int {
+// withoutElements returns the list less some of its elements.
+func withoutElements(list, some []int) []int {
 	return slices.DeleteFunc(slices.Clone(list), func(i int) bool { return slices.Contains(some, i) })
 }
 

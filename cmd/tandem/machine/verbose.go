@@ -81,10 +81,10 @@ func dmaFunctions(tree *topology.Tree) map[topology.Address]*topology.Address {
 func readVerbose(n *Node, gpus, nics []topology.Address) *Verbose {
 	v := &Verbose{GPUs: []gpuTruth{}, NICs: []nicTruth{}, Pairs: []pairTruth{}}
 	for _, gpu := range gpus {
-		v.GPUs = append(v.GPUs, truth(n, gpu))
+		v.GPUs = append(v.GPUs, readTruth(n, gpu))
 	}
 	for _, nic := range nics {
-		v.NICs = append(v.NICs, nicTruth{truth(n, nic), ports(n, nic)})
+		v.NICs = append(v.NICs, nicTruth{readTruth(n, nic), readPorts(n, nic)})
 	}
 	functions := dmaFunctions(n.Tree)
 	for i, gpu := range gpus {
@@ -113,7 +113,7 @@ func (p *pairTruth) readACS(tree *topology.Tree) {
 	}
 }
 
-func truth(n *Node, a topology.Address) gpuTruth {
+func readTruth(n *Node, a topology.Address) gpuTruth {
 	t := gpuTruth{Address: a}
 	if d, ok := n.Tree.Device(a); ok {
 		t.PCIe = linkTruth{d.PCIe, d.PCIe.Degraded()}
@@ -124,7 +124,7 @@ func truth(n *Node, a topology.Address) gpuTruth {
 	return t
 }
 
-func ports(n *Node, a topology.Address) []portTruth {
+func readPorts(n *Node, a topology.Address) []portTruth {
 	ports := []portTruth{}
 	d, ok := n.Tree.Device(a)
 	if !ok {
@@ -159,7 +159,7 @@ func (p portTruth) stateName() string {
 	return p.State
 }
 
-func (v *Verbose) write(out *bytes.Buffer) {
+func (v *Verbose) writeTo(out *bytes.Buffer) {
 	var rows cli.Rows
 	rows.Add()
 	for i, g := range v.GPUs {
@@ -178,13 +178,13 @@ func (v *Verbose) write(out *bytes.Buffer) {
 		rows.Add()
 	}
 	for _, p := range v.Pairs {
-		rows.Add(fmt.Sprintf("GPU%d NIC%d", p.gpu, p.nic), p.word, p.text())
+		rows.Add(fmt.Sprintf("GPU%d NIC%d", p.gpu, p.nic), p.word, p.describeTraffic())
 	}
 	out.WriteString(rows.String())
 }
 
-// text describes the pair in words.
-func (p pairTruth) text() string {
+// describeTraffic describes the pair in words.
+func (p pairTruth) describeTraffic() string {
 	if p.word == topology.C2C {
 		return "NVLink-C2C of the CPU: ACS of switches has no effect"
 	}
@@ -194,7 +194,7 @@ func (p pairTruth) text() string {
 	}
 	switch p.ACS {
 	case topology.ACSRedirect:
-		return "ACS redirect at " + list(p.At, "") + ": " + traffic + " goes through the host bridge"
+		return "ACS redirect at " + listAddresses(p.At, "") + ": " + traffic + " goes through the host bridge"
 	case topology.ACSOff:
 		return "no ACS redirect: " + traffic + " stays within the switch"
 	default:

@@ -34,11 +34,11 @@ const (
 	Narrow = 468
 )
 
-// place sets the position of each box, from the inside out.
-func (b *box) place(width int) {
+// placeBoxes sets the position of each box, from the inside out.
+func (b *box) placeBoxes(width int) {
 	if b.card != nil {
 		b.width, b.height = cardWidth, cardHead
-		if n := len(b.card.Devices); n > 0 && !b.card.whole() {
+		if n := len(b.card.Devices); n > 0 && !b.card.isWhole() {
 			rows := (n + cellsInRow - 1) / cellsInRow
 			b.height += rows*(cellHeight+cellGap) + padding - cellGap
 		}
@@ -49,10 +49,10 @@ func (b *box) place(width int) {
 		inner = pairWidth
 	}
 	for _, c := range b.boxes {
-		c.place(inner)
+		c.placeBoxes(inner)
 	}
-	y := b.head()
-	for _, row := range even(b.boxes, inner) {
+	y := b.headHeight()
+	for _, row := range evenRows(b.boxes, inner) {
 		x, height := padding, 0
 		for _, c := range row {
 			c.x, c.y = x, y
@@ -67,11 +67,11 @@ func (b *box) place(width int) {
 	}
 	b.height = y - gap + padding
 	b.width = max(b.width, min(width, textWidth(b.title)+textWidth(b.detail)+3*padding))
-	b.align()
+	b.alignNodes()
 }
 
-// align lets the NUMA nodes of every row end at the same edge.
-func (b *box) align() {
+// alignNodes lets the NUMA nodes of every row end at the same edge.
+func (b *box) alignNodes() {
 	for i, c := range b.boxes {
 		last := i == len(b.boxes)-1 || b.boxes[i+1].y != c.y
 		if c.class == "numa" && last {
@@ -80,9 +80,9 @@ func (b *box) align() {
 	}
 }
 
-// even breaks boxes into as few rows as the width allows, of which the widest is as narrow as possible.
-func even(boxes []*box, width int) [][]*box {
-	best := rows(boxes, width)
+// evenRows breaks boxes into as few rows as the width allows, of which the widest is as narrow as possible.
+func evenRows(boxes []*box, width int) [][]*box {
+	best := fillRows(boxes, width)
 	for i := range boxes {
 		run := -gap
 		for _, c := range boxes[i:] {
@@ -90,7 +90,7 @@ func even(boxes []*box, width int) [][]*box {
 			if run >= width {
 				break
 			}
-			if tried := rows(boxes, run); len(tried) <= len(best) && widest(tried) < widest(best) {
+			if tried := fillRows(boxes, run); len(tried) <= len(best) && widestRow(tried) < widestRow(best) {
 				best = tried
 			}
 		}
@@ -98,8 +98,8 @@ func even(boxes []*box, width int) [][]*box {
 	return best
 }
 
-// rows fills row after row.
-func rows(boxes []*box, width int) (rows [][]*box) {
+// fillRows fills row after row.
+func fillRows(boxes []*box, width int) (rows [][]*box) {
 	x := 0
 	for i, c := range boxes {
 		if i == 0 || x+c.width > width {
@@ -111,7 +111,7 @@ func rows(boxes []*box, width int) (rows [][]*box) {
 	return rows
 }
 
-func widest(rows [][]*box) (width int) {
+func widestRow(rows [][]*box) (width int) {
 	for _, row := range rows {
 		sum := -gap
 		for _, c := range row {
@@ -122,7 +122,7 @@ func widest(rows [][]*box) (width int) {
 	return width
 }
 
-func (b *box) head() int {
+func (b *box) headHeight() int {
 	if b.title == "" {
 		return 0
 	}
@@ -149,8 +149,9 @@ type box struct {
 	width, height int
 }
 
-// tree builds the boxes: NUMA nodes, their root complexes, the bridges shared by several cards, the cards.
-func (n *Node) tree() *box {
+// buildTree builds the boxes: NUMA nodes, their root complexes, the bridges shared by several cards, the
+// cards.
+func (n *Node) buildTree() *box {
 	root := &box{}
 	for i := range n.Cards {
 		c := &n.Cards[i]
@@ -160,18 +161,18 @@ func (n *Node) tree() *box {
 			if topology.LevelBelow(top) == topology.C2C {
 				title = "NVLink-C2C"
 			}
-			at = at.child("numa", numaTitle(n.Tree.NUMA(c.Address)), "").child("complex", title, top)
+			at = at.childBox("numa", numaTitle(n.Tree.NUMA(c.Address)), "").childBox("complex", title, top)
 			for _, bridge := range n.Tree.SharedBridges(c.Address) {
-				at = at.child("switch", "Upper switch", bridge.String())
+				at = at.childBox("switch", "Upper switch", bridge.String())
 				at.names = at.detail == name
 			}
 		} else {
-			at = at.child("numa", "Not in the PCI tree", "")
+			at = at.childBox("numa", "Not in the PCI tree", "")
 		}
 		at.boxes = append(at.boxes, &box{class: "card", first: c.Address, card: c})
 	}
-	root.settle()
-	root.number(0)
+	root.settleBoxes()
+	root.numberSwitches(0)
 	return root
 }
 
@@ -182,8 +183,8 @@ func numaTitle(n topology.NUMANode) string {
 	return "NUMA node unknown"
 }
 
-// child finds or makes the box of a place.
-func (b *box) child(class, title, detail string) *box {
+// childBox finds or makes the box of a place.
+func (b *box) childBox(class, title, detail string) *box {
 	for _, c := range b.boxes {
 		if c.class == class && c.title == title && c.detail == detail {
 			return c
@@ -194,17 +195,18 @@ func (b *box) child(class, title, detail string) *box {
 	return c
 }
 
-// settle sorts boxes by address, with GPUs before NICs on one switch, and merges a root complex or switch
-// whose only inner box is a switch with that switch.
-func (b *box) settle() {
+// settleBoxes sorts boxes by address, with GPUs before NICs on one switch, and merges a root complex or
+// switch whose only inner box is a switch with that switch.
+func (b *box) settleBoxes() {
 	for i, c := range b.boxes {
-		c.settle()
+		c.settleBoxes()
 		if i == 0 || c.first.Compare(b.first) < 0 {
 			b.first = c.first
 		}
 	}
 	slices.SortFunc(b.boxes, func(p, q *box) int {
-		return cmp.Or(cmp.Compare(p.rank(), q.rank()), cmp.Compare(p.numa(), q.numa()), p.first.Compare(q.first))
+		return cmp.Or(cmp.Compare(p.sortRank(), q.sortRank()), cmp.Compare(p.sortNode(), q.sortNode()),
+			p.first.Compare(q.first))
 	})
 	if (b.class == "complex" || b.class == "switch") && len(b.boxes) == 1 && b.boxes[0].class == "switch" {
 		only := *b.boxes[0]
@@ -216,37 +218,37 @@ func (b *box) settle() {
 	}
 }
 
-// number names the switches with cards in drawing order, starting with next, and returns the next free
-// number.
-func (b *box) number(next int) int {
+// numberSwitches names the switches with cards in drawing order, starting with next, and returns the next
+// free number.
+func (b *box) numberSwitches(next int) int {
 	if b.class == "switch" && slices.ContainsFunc(b.boxes, func(c *box) bool { return c.card != nil }) {
 		b.title = fmt.Sprintf("Switch %d", next)
 		next++
 	}
 	for _, c := range b.boxes {
-		next = c.number(next)
+		next = c.numberSwitches(next)
 	}
 	return next
 }
 
-// rank puts GPUs first, then NICs, then further bridges.
-func (b *box) rank() int {
+// sortRank puts GPUs first, then NICs, then further bridges.
+func (b *box) sortRank() int {
 	if b.card == nil {
 		return int(NIC) + 1
 	}
 	return int(b.card.Kind)
 }
 
-// numa returns the number of a NUMA node's box.
-func (b *box) numa() string {
+// sortNode returns the number of a NUMA node's box.
+func (b *box) sortNode() string {
 	if b.class == "numa" {
 		return b.title
 	}
 	return ""
 }
 
-// cards returns the cards in the box in drawing order, grouped by the innermost box.
-func (b *box) cards() (groups [][]*Card) {
+// groupCards returns the cards in the box in drawing order, grouped by the innermost box.
+func (b *box) groupCards() (groups [][]*Card) {
 	var own []*Card
 	for _, c := range b.boxes {
 		if c.card != nil {
@@ -257,7 +259,7 @@ func (b *box) cards() (groups [][]*Card) {
 		groups = append(groups, own)
 	}
 	for _, c := range b.boxes {
-		groups = append(groups, c.cards()...)
+		groups = append(groups, c.groupCards()...)
 	}
 	return groups
 }

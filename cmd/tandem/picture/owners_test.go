@@ -24,12 +24,12 @@ func (p Palette) colours() map[string]int {
 // An owner keeps its colour while others come and go; up to the number of colours, each has its own.
 func TestPalette(t *testing.T) {
 	p := Palette{}
-	p.assign([]string{"b", "c"}, nil)
-	p.assign([]string{"a", "b", "c"}, nil)
+	p.assignMarks([]string{"b", "c"}, nil)
+	p.assignMarks([]string{"a", "b", "c"}, nil)
 	if diff := cmp.Diff(map[string]int{"b": 0, "c": 1, "a": 2}, p.colours()); diff != "" {
 		t.Errorf("one more (-want +got):\n%s", diff)
 	}
-	p.assign([]string{"a", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"}, nil)
+	p.assignMarks([]string{"a", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"}, nil)
 	used := map[int]bool{}
 	for _, colour := range p.colours() {
 		used[colour] = true
@@ -48,9 +48,9 @@ func TestNeighbours(t *testing.T) {
 	n.Palette = Palette{}
 	check := func() {
 		t.Helper()
-		root := n.tree()
-		_, palette := n.owners(root)
-		for owner, near := range neighbours(root) {
+		root := n.buildTree()
+		_, palette := n.markOwners(root)
+		for owner, near := range findNeighbours(root) {
 			for other, is := range near {
 				if is && palette[owner].colour == palette[other].colour {
 					t.Errorf("%s and %s are alike", owner, other)
@@ -90,7 +90,7 @@ func TestInitials(t *testing.T) {
 		{"y/x/c", "x1"},
 		{"///", "?"},
 	} {
-		got := p.initials(c.owner)
+		got := p.newInitials(c.owner)
 		if got != c.want {
 			t.Errorf("%q has the initials %q, want %q", c.owner, got, c.want)
 		}
@@ -117,7 +117,7 @@ func TestEven(t *testing.T) {
 			boxes = append(boxes, &box{width: w})
 		}
 		var got []int
-		for _, row := range even(boxes, c.width) {
+		for _, row := range evenRows(boxes, c.width) {
 			got = append(got, len(row))
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
@@ -129,8 +129,8 @@ func TestEven(t *testing.T) {
 // Four NUMA nodes are drawn two by two, and all switches of a machine have a number.
 func TestNUMANodes(t *testing.T) {
 	n := draw(t, "amd-mi250-16gcd-8nic", 1, unknown)
-	root := n.tree()
-	root.place(Wide)
+	root := n.buildTree()
+	root.placeBoxes(Wide)
 	if len(root.boxes) != 4 || root.boxes[0].y != root.boxes[1].y || root.boxes[2].y != root.boxes[3].y ||
 		root.boxes[0].x != root.boxes[2].x || root.boxes[0].width != root.boxes[3].width {
 		t.Errorf("NUMA nodes: %+v", root.boxes)
@@ -138,7 +138,7 @@ func TestNUMANodes(t *testing.T) {
 	none := []string{"nv-h200-vm-flat", "nv-4xrtx6000ada-2cx7", "amd-mi300x-cpx-kfd",
 		"nv-gb200-derived", "nv-gb300-aks-derived", "nv-vera-derived"}
 	for _, name := range machines.Names() {
-		switches := draw(t, name, 0, unknown).tree().number(0)
+		switches := draw(t, name, 0, unknown).buildTree().numberSwitches(0)
 		if (switches == 0) != slices.Contains(none, name) {
 			t.Errorf("%s has %d switches", name, switches)
 		}

@@ -31,13 +31,13 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // Policy is the content security policy of every page: own content only, and requests to its own server.
 var Policy = strings.Join([]string{
-	"default-src 'none'", "script-src " + source(pageScript),
-	"style-src " + source(pageStyle) + " " + source(style), "img-src data:",
+	"default-src 'none'", "script-src " + hashSource(pageScript),
+	"style-src " + hashSource(pageStyle) + " " + hashSource(style), "img-src data:",
 	"connect-src 'self'", "base-uri 'none'", "form-action 'none'",
 }, "; ")
 
-// source names an inline script or style by its hash (https://www.w3.org/TR/CSP3/#source-list-syntax).
-func source(inline string) string {
+// hashSource names an inline script or style by its hash (https://www.w3.org/TR/CSP3/#source-list-syntax).
+func hashSource(inline string) string {
 	sum := sha256.Sum256([]byte(inline))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
@@ -79,11 +79,11 @@ func (p Page) HTML() ([]byte, error) {
 	}
 	if p.Node != nil {
 		view.Layouts = []layout{
-			{"wide", template.HTML(p.Node.draw(Wide, ""))},
-			{"middle", template.HTML(p.Node.draw(middle, ""))},
-			{"narrow", template.HTML(p.Node.draw(Narrow, ""))},
+			{"wide", template.HTML(p.Node.drawSVG(Wide, ""))},
+			{"middle", template.HTML(p.Node.drawSVG(middle, ""))},
+			{"narrow", template.HTML(p.Node.drawSVG(Narrow, ""))},
 		}
-		view.Table, view.Notes = newTable(p.Node.tree().rows()), p.Node.Notes
+		view.Table, view.Notes = newTable(p.Node.buildTree().listDevices()), p.Node.Notes
 		view.Rejected = p.Node.Rejected
 	}
 	var out bytes.Buffer
@@ -113,12 +113,12 @@ func newTable(rows [][]string) table {
 	return all
 }
 
-// rows lists the devices in drawing order.
-func (b *box) rows() (rows [][]string) {
+// listDevices lists the devices in drawing order.
+func (b *box) listDevices() (rows [][]string) {
 	for _, inner := range b.boxes {
 		card := inner.card
 		if card == nil {
-			rows = append(rows, inner.rows()...)
+			rows = append(rows, inner.listDevices()...)
 			continue
 		}
 		for _, d := range card.Devices {
@@ -146,101 +146,102 @@ type canvas struct {
 
 // SVG draws the node for a wide screen as a self-contained picture, light or dark like the viewer.
 func (n *Node) SVG() []byte {
-	return []byte(cli.PrintableLines(string(n.draw(cmp.Or(n.Width, Wide), preamble))))
+	return []byte(cli.PrintableLines(string(n.drawSVG(cmp.Or(n.Width, Wide), preamble))))
 }
 
-// draw draws the node at most limit wide, if the switches fit.
-func (n *Node) draw(limit int, shared string) []byte {
-	root := n.tree()
-	root.place(limit)
-	owners, palette := n.owners(root)
+// drawSVG draws the node at most limit wide, if the switches fit.
+func (n *Node) drawSVG(limit int, shared string) []byte {
+	root := n.buildTree()
+	root.placeBoxes(limit)
+	owners, palette := n.markOwners(root)
 	c := &canvas{palette: palette}
 	width := max(root.width, min(limit, middle))
-	summary := lines(n.Summary, width-2*padding)
+	summary := joinLines(n.Summary, width-2*padding)
 	head := titleHead + len(summary)*textLine
-	legend, below := flow(n.legend(owners, palette), width)
+	legend, below := flowLooks(n.listLooks(owners, palette), width)
 	height := head + root.height + below
 	fmt.Fprintf(c,
 		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="group" aria-label="%s">`+
 			"\n%s",
 		width, height, html.EscapeString(n.Title), shared)
 	fmt.Fprintf(c, `<rect class="page" width="%d" height="%d"/>`+"\n", width, height)
-	c.text("title", padding, titleHead-14, fit(n.Title, (width-2*padding)*3/4)) // titles have larger letters
+	title := fitText(n.Title, (width-2*padding)*3/4) // titles have larger letters
+	c.drawText("title", padding, titleHead-14, title)
 	for i, line := range summary {
-		c.text("summary", padding, titleHead-14+(i+1)*textLine, line)
+		c.drawText("summary", padding, titleHead-14+(i+1)*textLine, line)
 	}
-	c.box(root, 0, head)
-	c.legend(legend, head+root.height)
+	c.drawBox(root, 0, head)
+	c.drawLegend(legend, head+root.height)
 	c.WriteString("</svg>\n")
 	return c.Bytes()
 }
 
-// box draws a place and its content; x and y are the corner of the parent box.
-func (c *canvas) box(b *box, x, y int) {
+// drawBox draws a place and its content; x and y are the corner of the parent box.
+func (c *canvas) drawBox(b *box, x, y int) {
 	x, y = x+b.x, y+b.y
 	if b.class != "" {
 		fmt.Fprintf(c, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="6"><title>%s</title></rect>`+"\n",
 			b.class, x, y, b.width, b.height, html.EscapeString(b.path))
-		c.text("place", x+padding, y+17, b.title)
-		c.end("label", x+b.width-padding, y+17, b.detail)
+		c.drawText("place", x+padding, y+17, b.title)
+		c.drawEnding("label", x+b.width-padding, y+17, b.detail)
 	}
 	for _, inner := range b.boxes {
 		if inner.card != nil {
-			c.card(inner, b, x, y)
+			c.drawCard(inner, b, x, y)
 		} else {
-			c.box(inner, x, y)
+			c.drawBox(inner, x, y)
 		}
 	}
 }
 
-// card draws a GPU or NIC: in its device's colour if the card is one device, else with a cell per device. The
-// Tab key reaches every card; data-key identifies the card for the page's script, which can move on to the
-// cells.
-func (c *canvas) card(b, at *box, x, y int) {
+// drawCard draws a GPU or NIC: in its device's colour if the card is one device, else with a cell per device.
+// The Tab key reaches every card; data-key identifies the card for the page's script, which can move on to
+// the cells.
+func (c *canvas) drawCard(b, at *box, x, y int) {
 	x, y = x+b.x, y+b.y
 	card := b.card
 	class, owner := "card", ""
 	about := fmt.Sprintf("%s %s %s, %s %s", card.Name, card.Address, card.Detail, at.title, at.path)
-	whole := card.whole()
+	whole := card.isWhole()
 	if whole {
-		class += " " + c.class(&card.Devices[0])
+		class += " " + c.styleClass(&card.Devices[0])
 		owner = card.Devices[0].Owner
-		about += ": " + card.Devices[0].describe()
+		about += ": " + card.Devices[0].describeState()
 	}
 	fmt.Fprintf(c, `<g tabindex="0" role="group" aria-label="%s" data-key="%s"%s><title>%[1]s</title>`+"\n",
 		html.EscapeString(about), html.EscapeString(card.Name), ownerAttribute(owner))
 	fmt.Fprintf(c, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="4"/>`+"\n", class, x, y, b.width,
 		b.height)
-	c.text("name", x+padding, y+17, card.Name)
-	c.text("address", x+padding, y+33, card.Address.String())
-	c.text("detail", x+padding, y+49, fit(card.Detail, cardWidth-2*padding))
+	c.drawText("name", x+padding, y+17, card.Name)
+	c.drawText("address", x+padding, y+33, card.Address.String())
+	c.drawText("detail", x+padding, y+49, fitText(card.Detail, cardWidth-2*padding))
 	if whole {
 		if owner != "" {
-			c.end("name", x+b.width-padding, y+17, c.palette[owner].initials)
+			c.drawEnding("name", x+b.width-padding, y+17, c.palette[owner].initials)
 		}
 	} else {
-		c.cells(card, x, y)
+		c.drawCells(card, x, y)
 	}
 	c.WriteString("</g>\n")
 }
 
-// cells draws the devices of a card.
-func (c *canvas) cells(card *Card, x, y int) {
+// drawCells draws the devices of a card.
+func (c *canvas) drawCells(card *Card, x, y int) {
 	for i := range card.Devices {
 		d := &card.Devices[i]
 		cellX := x + padding + i%cellsInRow*(cellWidth+cellGap)
 		cellY := y + cardHead + i/cellsInRow*(cellHeight+cellGap)
 		attributes := fmt.Sprintf(` tabindex="-1" role="img" aria-label="%s" data-key="%s %s"%s`,
-			html.EscapeString(d.describe()), html.EscapeString(card.Name), html.EscapeString(d.ID),
+			html.EscapeString(d.describeState()), html.EscapeString(card.Name), html.EscapeString(d.ID),
 			ownerAttribute(d.Owner))
-		c.cell(c.class(d), cellX, cellY, attributes, html.EscapeString(d.describe()))
+		c.drawCell(c.styleClass(d), cellX, cellY, attributes, html.EscapeString(d.describeState()))
 		if d.Owner != "" {
-			c.initials(cellX, cellY, d.Owner)
+			c.drawInitials(cellX, cellY, d.Owner)
 		}
 	}
 }
 
-func (c *canvas) cell(class string, x, y int, attributes string, title ...string) {
+func (c *canvas) drawCell(class string, x, y int, attributes string, title ...string) {
 	fmt.Fprintf(c, `<rect class="cell %s" x="%d" y="%d" width="%d" height="%d" rx="2"%s>`,
 		class, x, y, cellWidth, cellHeight, attributes)
 	for _, t := range title {
@@ -249,8 +250,8 @@ func (c *canvas) cell(class string, x, y int, attributes string, title ...string
 	c.WriteString("</rect>\n")
 }
 
-// initials writes the owner's initials into a cell.
-func (c *canvas) initials(x, y int, owner string) {
+// drawInitials writes the owner's initials into a cell.
+func (c *canvas) drawInitials(x, y int, owner string) {
 	fmt.Fprintf(c, `<text class="initials" x="%d" y="%d">%s</text>`+"\n", x+cellWidth/2, y+cellHeight-4,
 		html.EscapeString(c.palette[owner].initials))
 }
@@ -263,8 +264,8 @@ func ownerAttribute(owner string) string {
 	return fmt.Sprintf(` data-owner="%s"`, html.EscapeString(owner))
 }
 
-// class returns the style classes of a device.
-func (c *canvas) class(d *Device) string {
+// styleClass returns the style classes of a device.
+func (c *canvas) styleClass(d *Device) string {
 	class := string(d.State)
 	switch d.State {
 	case Unknown:
@@ -278,17 +279,17 @@ func (c *canvas) class(d *Device) string {
 	return class
 }
 
-func (c *canvas) text(class string, x, y int, s string) {
+func (c *canvas) drawText(class string, x, y int, s string) {
 	if s != "" {
 		fmt.Fprintf(c, `<text class="%s" x="%d" y="%d">%s</text>`+"\n", class, x, y, html.EscapeString(s))
 	}
 }
 
-// end writes a text that ends at x.
-func (c *canvas) end(class string, x, y int, s string) { c.text(class+" end", x, y, s) }
+// drawEnding writes a text that ends at x.
+func (c *canvas) drawEnding(class string, x, y int, s string) { c.drawText(class+" end", x, y, s) }
 
-// fit cuts a text to the width.
-func fit(s string, width int) string {
+// fitText cuts a text to the width.
+func fitText(s string, width int) string {
 	if r := []rune(s); textWidth(s) > width {
 		return string(r[:max(width*2/13-1, 0)]) + "…"
 	}

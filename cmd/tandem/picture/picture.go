@@ -50,8 +50,8 @@ type Card struct {
 	Devices []Device // what can be given to containers: the GPU or its partitions, the VFs
 }
 
-// whole reports whether the card itself is its only device, instead of being divided into devices.
-func (c *Card) whole() bool {
+// isWhole reports whether the card itself is its only device, instead of being divided into devices.
+func (c *Card) isWhole() bool {
 	return len(c.Devices) == 1 && (c.Kind == GPU || c.Devices[0].Address == c.Address)
 }
 
@@ -79,8 +79,8 @@ const (
 	allocatedUnhealthy State = "allocated, unhealthy"
 )
 
-// describe returns all facts about a device in one line.
-func (d *Device) describe() string {
+// describeState returns all facts about a device in one line.
+func (d *Device) describeState() string {
 	state := string(d.State)
 	if d.State == Stranded {
 		state = "stranded: free, but no partner is free on its switch"
@@ -91,8 +91,8 @@ func (d *Device) describe() string {
 	return strings.Join(said, ", ")
 }
 
-// Names returns the names of a function's RDMA devices and netdevs.
-func Names(tree *topology.Tree, address topology.Address) string {
+// ListNames returns the names of a function's RDMA devices and netdevs.
+func ListNames(tree *topology.Tree, address topology.Address) string {
 	d, ok := tree.Device(address)
 	if !ok {
 		return ""
@@ -116,9 +116,9 @@ type look struct {
 
 func (l look) width() int { return cellWidth + 6 + textWidth(l.text) }
 
-// legend lists all looks that the picture can have, and the owners; with a nil palette, only the looks in
+// listLooks lists all looks that the picture can have, and the owners; with a nil palette, only the looks in
 // use. A picture without known states has no looks.
-func (n *Node) legend(owners []string, palette Palette) []look {
+func (n *Node) listLooks(owners []string, palette Palette) []look {
 	known := slices.ContainsFunc(n.Cards, func(c Card) bool {
 		return slices.ContainsFunc(c.Devices, func(d Device) bool { return d.State != Unknown })
 	})
@@ -131,7 +131,7 @@ func (n *Node) legend(owners []string, palette Palette) []look {
 		{class: "allocated", text: "allocated, owner not known yet"},
 	}
 	if n.Palette == nil {
-		looks = slices.DeleteFunc(looks, func(l look) bool { return !n.has(l.class) })
+		looks = slices.DeleteFunc(looks, func(l look) bool { return !n.hasLook(l.class) })
 	}
 	for i, owner := range owners {
 		looks = append(looks, look{
@@ -141,8 +141,8 @@ func (n *Node) legend(owners []string, palette Palette) []look {
 	return looks
 }
 
-// has reports whether a device without an owner has the look.
-func (n *Node) has(class string) bool {
+// hasLook reports whether a device without an owner has the look.
+func (n *Node) hasLook(class string) bool {
 	return slices.ContainsFunc(n.Cards, func(c Card) bool {
 		return slices.ContainsFunc(c.Devices, func(d Device) bool {
 			return d.Owner == "" && slices.Contains(strings.Split(string(d.State), ", "), class)
@@ -150,12 +150,12 @@ func (n *Node) has(class string) bool {
 	})
 }
 
-// flow sets the looks in lines and returns the height of all lines.
-func flow(looks []look, width int) ([]look, int) {
+// flowLooks sets the looks in lines and returns the height of all lines.
+func flowLooks(looks []look, width int) ([]look, int) {
 	x, y := padding, textLine
 	for i := range looks {
 		l := &looks[i]
-		l.text = fit(l.text, width-2*padding-cellWidth-6)
+		l.text = fitText(l.text, width-2*padding-cellWidth-6)
 		if l.first || x > padding && x+l.width() > width-padding {
 			x, y = padding, y+textLine
 		}
@@ -165,34 +165,34 @@ func flow(looks []look, width int) ([]look, int) {
 	return looks, y + padding
 }
 
-// legend draws the looks below the boxes. The Tab key reaches owners and cards.
-func (c *canvas) legend(looks []look, top int) {
+// drawLegend draws the looks below the boxes. The Tab key reaches owners and cards.
+func (c *canvas) drawLegend(looks []look, top int) {
 	for _, l := range looks {
 		if l.owner != "" {
 			owner := html.EscapeString(l.owner)
 			fmt.Fprintf(c, `<g tabindex="0" role="button" aria-label="%s" data-key="owner %[1]s" data-owner="%[1]s">`+
 				"<title>%[1]s</title>\n", owner)
 		}
-		c.cell(l.class, l.x, top+l.y-12, "")
+		c.drawCell(l.class, l.x, top+l.y-12, "")
 		if l.owner != "" {
-			c.initials(l.x, top+l.y-12, l.owner)
+			c.drawInitials(l.x, top+l.y-12, l.owner)
 		}
-		c.text("address", l.x+cellWidth+6, top+l.y, l.text)
+		c.drawText("address", l.x+cellWidth+6, top+l.y, l.text)
 		if l.owner != "" {
 			c.WriteString("</g>\n")
 		}
 	}
 }
 
-// lines joins the parts of the summary into lines of at most width.
-func lines(parts []string, width int) (lines []string) {
+// joinLines joins the parts of the summary into lines of at most width.
+func joinLines(parts []string, width int) (lines []string) {
 	const between = " · "
 	for _, part := range parts {
 		last := len(lines) - 1
 		if last >= 0 && textWidth(lines[last]+between+part) <= width {
 			lines[last] += between + part
 		} else {
-			lines = append(lines, fit(part, width))
+			lines = append(lines, fitText(part, width))
 		}
 	}
 	return lines
@@ -210,23 +210,23 @@ type Mark struct {
 // Palette keeps the mark of each owner from picture to picture.
 type Palette map[string]Mark
 
-// owners returns the owners of devices, sorted, and a mark for each.
-func (n *Node) owners(root *box) ([]string, Palette) {
-	near := neighbours(root)
+// markOwners returns the owners of devices, sorted, and a mark for each.
+func (n *Node) markOwners(root *box) ([]string, Palette) {
+	near := findNeighbours(root)
 	owners := slices.Sorted(maps.Keys(near))
 	palette := n.Palette
 	if palette == nil {
 		palette = Palette{}
 	}
-	palette.assign(owners, near)
+	palette.assignMarks(owners, near)
 	return owners, palette
 }
 
-// neighbours returns, for each owner, the other owners on the same switch, or on the same host bridge for
+// findNeighbours returns, for each owner, the other owners on the same switch, or on the same host bridge for
 // devices without a switch.
-func neighbours(root *box) map[string]map[string]bool {
+func findNeighbours(root *box) map[string]map[string]bool {
 	near := map[string]map[string]bool{}
-	for _, group := range root.cards() {
+	for _, group := range root.groupCards() {
 		var here []string
 		for _, card := range group {
 			for _, d := range card.Devices {
@@ -249,26 +249,26 @@ func neighbours(root *box) map[string]map[string]bool {
 	return near
 }
 
-// assign forgets absent owners. A new owner gets the colour that the fewest neighbours have, and of those the
-// least used. If two neighbours share a colour, the later one changes.
-func (p Palette) assign(owners []string, near map[string]map[string]bool) {
+// assignMarks forgets absent owners. A new owner gets the colour that the fewest neighbours have, and of
+// those the least used. If two neighbours share a colour, the later one changes.
+func (p Palette) assignMarks(owners []string, near map[string]map[string]bool) {
 	maps.DeleteFunc(p, func(owner string, _ Mark) bool { return !slices.Contains(owners, owner) })
 	for _, owner := range owners {
 		mark, known := p[owner]
-		if known && !p.clash(owner, mark.colour, near[owner]) {
+		if known && !p.hasClash(owner, mark.colour, near[owner]) {
 			continue
 		}
 		delete(p, owner)
 		if !known {
-			mark.initials = p.initials(owner)
+			mark.initials = p.newInitials(owner)
 		}
 		mark.colour = p.leastUsed(near[owner])
 		p[owner] = mark
 	}
 }
 
-// clash reports whether a neighbour that sorts before owner has the colour.
-func (p Palette) clash(owner string, colour int, near map[string]bool) bool {
+// hasClash reports whether a neighbour that sorts before owner has the colour.
+func (p Palette) hasClash(owner string, colour int, near map[string]bool) bool {
 	for other, mark := range p {
 		if near[other] && other < owner && mark.colour == colour {
 			return true
@@ -294,9 +294,9 @@ func (p Palette) leastUsed(near map[string]bool) int {
 	return best
 }
 
-// initials returns two or three characters that no other owner has: the first of the pod's name and the first
-// of the name's last part, else the first and a number.
-func (p Palette) initials(owner string) string {
+// newInitials returns two or three characters that no other owner has: the first of the pod's name and the
+// first of the name's last part, else the first and a number.
+func (p Palette) newInitials(owner string) string {
 	taken := map[string]bool{}
 	for _, mark := range p {
 		taken[mark.initials] = true

@@ -83,8 +83,8 @@ func TestEveryMachine(t *testing.T) {
 				t.Errorf("%s: %d VFs drawn, want %d", name, cells, want)
 			}
 			for _, limit := range []int{Wide, middle, Narrow} {
-				root := n.tree()
-				root.place(limit)
+				root := n.buildTree()
+				root.placeBoxes(limit)
 				if root.width > limit {
 					t.Errorf("%s is %d wide, want at most %d", name, root.width, limit)
 				}
@@ -171,7 +171,7 @@ func TestPolicy(t *testing.T) {
 		t.Fatalf("%d scripts and styles, want 3", len(inline))
 	}
 	for _, text := range inline {
-		if !strings.Contains(Policy, source(string(text[1]))) {
+		if !strings.Contains(Policy, hashSource(string(text[1]))) {
 			t.Errorf("the policy %s does not allow %.60q", Policy, text[1])
 		}
 	}

@@ -46,7 +46,7 @@ func New(e Evidence) (*Report, error) {
 		return nil, err
 	}
 	r.Machine = strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
-	n, err := r.node()
+	n, err := r.readMachine()
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func New(e Evidence) (*Report, error) {
 	if e.Status != nil {
 		r.Offer = offerOf(e.Status, e.Choices)
 	}
-	if r.Plans, err = plans(n); err != nil {
+	if r.Plans, err = makePlans(n); err != nil {
 		return nil, err
 	}
 	if e.NCCL != nil {
@@ -72,13 +72,13 @@ func New(e Evidence) (*Report, error) {
 	if err := r.checkSize(); err != nil {
 		return nil, err
 	}
-	r.judge(n, r.Plans)
+	r.judgeParts(n, r.Plans)
 	return r, nil
 }
 
-// node reads the machine of the report.
-func (r *Report) node() (*machine.Node, error) {
-	m, err := recording.Parse(r.recording())
+// readMachine reads the machine of the report.
+func (r *Report) readMachine() (*machine.Node, error) {
+	m, err := recording.Parse(r.recordingText())
 	if err != nil {
 		return nil, fmt.Errorf("read the machine of the report: %w", err)
 	}
@@ -88,7 +88,7 @@ func (r *Report) node() (*machine.Node, error) {
 // offerOf leaves out the IDs, because those of NVIDIA's GPUs are UUIDs, and the names of the resources.
 func offerOf(s *coordinator.Status, choices []pools.Choice) *Offer {
 	o := &Offer{
-		Mode: known(s.Mode, string(coordination.DevicePlugin), string(coordination.DRA)), Devices: []Device{},
+		Mode: knownWord(s.Mode, string(coordination.DevicePlugin), string(coordination.DRA)), Devices: []Device{},
 	}
 	for _, r := range s.Resources {
 		for _, d := range r.Devices {
@@ -97,8 +97,8 @@ func offerOf(s *coordinator.Status, choices []pools.Choice) *Offer {
 				continue // a device without a PCI function
 			}
 			o.Devices = append(o.Devices, Device{
-				Kind: known(r.Kind, string(device.GPU), string(device.VF)), Address: address, NUMA: d.NUMA,
-				Health: known(d.Health, "", device.Failed, device.Degraded),
+				Kind: knownWord(r.Kind, string(device.GPU), string(device.VF)), Address: address, NUMA: d.NUMA,
+				Health: knownWord(d.Health, "", device.Failed, device.Degraded),
 			})
 		}
 	}
@@ -116,8 +116,8 @@ func offerOf(s *coordinator.Status, choices []pools.Choice) *Offer {
 	return o
 }
 
-// known returns a word of a daemon, or "unknown" for another one than these.
-func known(word string, words ...string) string {
+// knownWord returns a word of a daemon, or "unknown" for another one than these.
+func knownWord(word string, words ...string) string {
 	if slices.Contains(words, word) {
 		return word
 	}
@@ -156,7 +156,7 @@ func trafficOf(v *verify.Verification, n *machine.Node) (Traffic, error) {
 			OfBest: p.OfBest, OfRate: p.OfRate, Good: p.Verdict == verify.OK,
 		})
 	}
-	return t, t.check(n)
+	return t, t.checkDevices(n)
 }
 
 // memoryOf returns the memory of a pair's traffic; "" for an unknown one.
@@ -167,8 +167,8 @@ func memoryOf(m verify.Memory) verify.Memory {
 	return ""
 }
 
-// check returns an error for a device that the machine lacks.
-func (t *Traffic) check(n *machine.Node) error {
+// checkDevices returns an error for a device that the machine lacks.
+func (t *Traffic) checkDevices(n *machine.Node) error {
 	known := map[string]bool{"": true}
 	for _, d := range n.GPUDevices() {
 		known[d.ID] = true
@@ -215,9 +215,9 @@ const longest = 64
 // ReadSystem reads the names and versions of this node: the firmware's in sysfs, the kernel's in procfs.
 // Unreadable ones are empty.
 func ReadSystem(sysfsRoot, procRoot string) System {
-	version := func(elements ...string) string { return numbers.FindString(line(elements...)) }
+	version := func(elements ...string) string { return numbers.FindString(firstLine(elements...)) }
 	name := func(file string) string {
-		text := line(sysfsRoot, "class/dmi/id", file)
+		text := firstLine(sysfsRoot, "class/dmi/id", file)
 		return strings.TrimSpace(text[:min(len(text), longest)])
 	}
 	return System{
@@ -230,8 +230,8 @@ func ReadSystem(sysfsRoot, procRoot string) System {
 	}
 }
 
-// line returns the first line of a file without unusual characters; "" for an unreadable file.
-func line(elements ...string) string {
+// firstLine returns the first line of a file without unusual characters; "" for an unreadable file.
+func firstLine(elements ...string) string {
 	content, err := os.ReadFile(filepath.Join(elements...))
 	if err != nil {
 		return ""

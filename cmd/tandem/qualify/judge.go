@@ -38,7 +38,7 @@ type Result struct {
 // judgement collects the result of a part: it passes until something fails or is missing.
 type judgement struct{ Result }
 
-func about(part string) *judgement { return &judgement{Result{Part: part, Verdict: Passed}} }
+func newJudgement(part string) *judgement { return &judgement{Result{Part: part, Verdict: Passed}} }
 
 func (j *judgement) fail(format string, args ...any) {
 	j.Verdict = Failed
@@ -67,20 +67,20 @@ func (r *Report) Judge() error {
 	if err := r.checkSize(); err != nil {
 		return err
 	}
-	n, err := r.node()
+	n, err := r.readMachine()
 	if err != nil {
 		return err
 	}
-	now, err := plans(n)
+	now, err := makePlans(n)
 	if err != nil {
 		return err
 	}
-	r.judge(n, now)
+	r.judgeParts(n, now)
 	return nil
 }
 
-// judge judges the evidence by the machine and the plans of this version.
-func (r *Report) judge(n *machine.Node, now []Plan) {
+// judgeParts judges the evidence by the machine and the plans of this version.
+func (r *Report) judgeParts(n *machine.Node, now []Plan) {
 	r.Results = []Result{judgeMachine(n), r.judgeFindings(), r.judgeOffer(n), r.judgePlans(n, now),
 		r.judgeNCCL(n), r.judgeTraffic(n)}
 }
@@ -101,7 +101,7 @@ func (r *Report) Worst() Verdict {
 }
 
 func judgeMachine(n *machine.Node) Result {
-	j := about("machine")
+	j := newJudgement("machine")
 	nics := n.RDMANICs()
 	vfs := 0
 	for _, nic := range nics {
@@ -134,7 +134,7 @@ func portsWithoutACS(t *topology.Tree) (count int) {
 }
 
 func (r *Report) judgeFindings() Result {
-	j := about("findings")
+	j := newJudgement("findings")
 	counts := map[string]int{}
 	for _, f := range r.Findings {
 		counts[f.Severity]++
@@ -154,11 +154,11 @@ func (r *Report) judgeFindings() Result {
 // judgePlans compares each plan with the greatest possible number of near pairs, and with the plan of this
 // version of Tandem.
 func (r *Report) judgePlans(n *machine.Node, now []Plan) Result {
-	j := about("placement")
+	j := newJudgement("placement")
 	var counts []string
 	for _, p := range now {
 		judgePlan(j, n, p)
-		counts = append(counts, fmt.Sprintf("%d of %d", p.near(), p.Count))
+		counts = append(counts, fmt.Sprintf("%d of %d", p.countNear(), p.Count))
 	}
 	if len(now) == 0 {
 		j.fail("no container can have a GPU and a VF")
@@ -173,14 +173,14 @@ func (r *Report) judgePlans(n *machine.Node, now []Plan) Result {
 // judgePlan compares the near pairs of a container with the greatest possible number.
 func judgePlan(j *judgement, n *machine.Node, p Plan) {
 	subject := cli.Count(p.Count, "pair")
-	if near, possible := p.near(), min(p.Count, possiblePairs(n, p.Nodes)); near < possible {
+	if near, possible := p.countNear(), min(p.Count, possiblePairs(n, p.Nodes)); near < possible {
 		j.fail("%s: %d near, and %d are possible on its NUMA nodes", subject, near, possible)
 	}
 }
 
 // judgeOffer compares the offered devices with the machine.
 func (r *Report) judgeOffer(n *machine.Node) Result {
-	j := about("offer")
+	j := newJudgement("offer")
 	if r.Offer == nil {
 		j.miss("no plugin answers: run tandem qualify on a node on which Tandem runs")
 		return j.summarise("unknown")
@@ -247,7 +247,7 @@ func driverText(d *topology.Device) string {
 
 // judgeTraffic compares the measured pairs with the machine.
 func (r *Report) judgeTraffic(n *machine.Node) Result {
-	j := about("traffic")
+	j := newJudgement("traffic")
 	if len(r.Traffic) == 0 {
 		j.miss("no measurement: run tandem verify --traffic -o json in a pod of this node, and add the file with " +
 			"--verified")

@@ -12,15 +12,15 @@ import (
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
-// plans returns the placement of containers with 1, 2, 4 and so on pairs, and with as many as possible, on
-// the empty machine.
-func plans(n *machine.Node) ([]Plan, error) {
+// makePlans returns the placement of containers with 1, 2, 4 and so on pairs, and with as many as possible,
+// on the empty machine.
+func makePlans(n *machine.Node) ([]Plan, error) {
 	vfs, _, err := n.VFDevices("", &machine.Source{})
 	if err != nil {
 		return nil, err
 	}
 	list := []Plan{}
-	for _, count := range counts(min(len(n.GPUDevices()), len(vfs))) {
+	for _, count := range pairCounts(min(len(n.GPUDevices()), len(vfs))) {
 		q := machine.Question{GPUs: uint(count), VFs: uint(count)}
 		answer, _, err := q.Answer(n, &machine.Source{})
 		if err != nil {
@@ -31,8 +31,8 @@ func plans(n *machine.Node) ([]Plan, error) {
 	return list, nil
 }
 
-// counts returns the powers of two up to a number, and the number.
-func counts(most int) (list []int) {
+// pairCounts returns the powers of two up to a number, and the number.
+func pairCounts(most int) (list []int) {
 	for count := 1; count < most; count *= 2 {
 		list = append(list, count)
 	}
@@ -42,8 +42,8 @@ func counts(most int) (list []int) {
 	return list
 }
 
-// near returns the number of pairs over which GPUDirect RDMA works.
-func (p Plan) near() (count int) {
+// countNear returns the number of pairs over which GPUDirect RDMA works.
+func (p Plan) countNear() (count int) {
 	for _, pair := range p.Pairs {
 		if pair.Distance.Direct() {
 			count++
@@ -108,17 +108,17 @@ func (m *matching) augment(gpu int, seen []bool) bool {
 // file has no C2C link. A NIC with a DMA function is at its own place or at the function's, as NCCL's version
 // and settings have it.
 func (r *Report) judgeNCCL(n *machine.Node) Result {
-	j := about("nccl")
+	j := newJudgement("nccl")
 	if r.NCCL == nil {
 		j.miss("no topology of NCCL or RCCL: run a program of theirs with NCCL_TOPO_DUMP_FILE, and add the file " +
 			"with --nccl-topology")
 		return j.summarise("unknown")
 	}
-	c := comparison{judgement: j, tree: n.Tree, merged: merged(n.Tree)}
-	gpus, nics := c.known(r.NCCL.GPUs), c.known(r.NCCL.NICs)
+	c := comparison{judgement: j, tree: n.Tree, merged: mergedNICs(n.Tree)}
+	gpus, nics := c.knownPlaces(r.NCCL.GPUs), c.knownPlaces(r.NCCL.NICs)
 	for _, gpu := range gpus {
 		for _, nic := range nics {
-			c.compare(gpu, nic)
+			c.comparePair(gpu, nic)
 		}
 	}
 	if len(gpus) == 0 || len(nics) == 0 {
@@ -142,10 +142,10 @@ type located struct {
 	by nccl.Function
 }
 
-// merged returns a NIC for each address at which NCCL may have the NIC: NCCL replaces the function by zero,
-// and with NCCL_IB_MERGE_VFS the device, in some versions only the last digit of the device (ncclIbGetPciPath
-// in src/transport/net_ib of NCCL). The machine may lack a function at this address.
-func merged(t *topology.Tree) map[topology.Address]*topology.Device {
+// mergedNICs returns a NIC for each address at which NCCL may have the NIC: NCCL replaces the function by
+// zero, and with NCCL_IB_MERGE_VFS the device, in some versions only the last digit of the device
+// (ncclIbGetPciPath in src/transport/net_ib of NCCL). The machine may lack a function at this address.
+func mergedNICs(t *topology.Tree) map[topology.Address]*topology.Device {
 	all := map[topology.Address]*topology.Device{}
 	for d := range t.Devices() {
 		if !d.IsNIC() {
@@ -162,8 +162,8 @@ func merged(t *topology.Tree) map[topology.Address]*topology.Device {
 	return all
 }
 
-// known returns the places whose functions the machine has, and compares their NUMA nodes.
-func (c *comparison) known(places []nccl.Function) (known []located) {
+// knownPlaces returns the places whose functions the machine has, and compares their NUMA nodes.
+func (c *comparison) knownPlaces(places []nccl.Function) (known []located) {
 	for _, p := range places {
 		d, ok := c.tree.Device(p.Address)
 		if !ok {
@@ -192,12 +192,12 @@ func isOn(t *topology.Tree, d *topology.Device, node int) bool {
 	return false
 }
 
-func (c *comparison) compare(gpu, nic located) {
+func (c *comparison) comparePair(gpu, nic located) {
 	at, _ := c.tree.Place(nic.Address)
-	own, place := common(gpu.Bridges(), nic.Bridges()), common(gpu.Bridges(), at.Bridges)
-	by, named := common(gpu.by.Bridges, nic.by.Bridges), slices.Concat(gpu.by.Bridges, nic.by.Bridges)
+	own, place := commonBridges(gpu.Bridges(), nic.Bridges()), commonBridges(gpu.Bridges(), at.Bridges)
+	by, named := commonBridges(gpu.by.Bridges, nic.by.Bridges), slices.Concat(gpu.by.Bridges, nic.by.Bridges)
 	agrees := func(sysfs []topology.Address) bool {
-		return (len(by) > 0) == (len(sysfs) > 0) && slices.Equal(by, common(sysfs, named))
+		return (len(by) > 0) == (len(sysfs) > 0) && slices.Equal(by, commonBridges(sysfs, named))
 	}
 	switch pair := fmt.Sprintf("GPU %s and NIC %s", gpu.Address, nic.by.Address); {
 	case agrees(own) || agrees(place):
@@ -207,12 +207,12 @@ func (c *comparison) compare(gpu, nic located) {
 	case len(by) == 0:
 		c.fail("%s are below one switch by sysfs, and not by NCCL", pair)
 	default:
-		c.fail("%s have the common bridges %s by NCCL, and %s by sysfs", pair, by, common(place, named))
+		c.fail("%s have the common bridges %s by NCCL, and %s by sysfs", pair, by, commonBridges(place, named))
 	}
 }
 
-// common returns the bridges that are in both lists. The lists of NCCL lack root ports and the downstream
-// ports of switches: two cards below one root port are below one switch.
-func common(a, b []topology.Address) []topology.Address {
+// commonBridges returns the bridges that are in both lists. The lists of NCCL lack root ports and the
+// downstream ports of switches: two cards below one root port are below one switch.
+func commonBridges(a, b []topology.Address) []topology.Address {
 	return slices.DeleteFunc(slices.Clone(a), func(x topology.Address) bool { return !slices.Contains(b, x) })
 }

@@ -462,7 +462,7 @@ func withoutVPD(t *testing.T, m *recording.Machine) *recording.Machine {
 // noted returns the notes on the machine of a report, at least one.
 func noted(t *testing.T, r *Report) []string {
 	t.Helper()
-	n, err := r.node()
+	n, err := r.readMachine()
 	if err != nil || len(n.Notes) == 0 {
 		t.Fatalf("%v, %v", n, err)
 	}
@@ -518,7 +518,7 @@ func TestJudgePlan(t *testing.T) {
 		{Plan{Count: 8, Nodes: []int{0, 1}, Pairs: pairs(4, 4)}, Failed, "8 pairs: 4 near, and 8 are possible"},
 		{Plan{Count: 8, Pairs: pairs(7, 1)}, Failed, "8 pairs: 7 near, and 8 are possible"},
 	} {
-		j := about("placement")
+		j := newJudgement("placement")
 		judgePlan(j, n, test.plan)
 		if j.Verdict != test.want || !strings.Contains(strings.Join(j.Details, "\n"), test.told) {
 			t.Errorf("%v: %s %q, want %s %q", test.plan, j.Verdict, j.Details, test.want, test.told)

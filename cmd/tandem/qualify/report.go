@@ -168,8 +168,8 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	return text.WriteTo(w)
 }
 
-// recording returns the text of the recorded machine.
-func (r *Report) recording() io.Reader {
+// recordingText returns the text of the recorded machine.
+func (r *Report) recordingText() io.Reader {
 	return strings.NewReader(strings.Join(r.Machine, "\n") + "\n")
 }
 

@@ -16,13 +16,13 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// find fills the lists of the container's devices.
-func (v *Check) find(sys fs.FS, tree *topology.Tree, r *Verification) error {
-	v.vfs(sys, tree, r)
-	if err := v.amd(sys, r); err != nil {
+// findDevices fills the lists of the container's devices.
+func (v *Check) findDevices(sys fs.FS, tree *topology.Tree, r *Verification) error {
+	v.findVFs(sys, tree, r)
+	if err := v.findAMD(sys, r); err != nil {
 		return err
 	}
-	if err := v.nvidia(r); err != nil {
+	if err := v.findNVIDIA(r); err != nil {
 		return err
 	}
 	slices.SortStableFunc(r.GPUs, func(a, b GPU) int { return a.Address.Compare(b.Address) })
@@ -33,7 +33,7 @@ func (v *Check) find(sys fs.FS, tree *topology.Tree, r *Verification) error {
 // if they are invalid.
 func (v *Check) Functions(sys fs.FS, tree *topology.Tree) (functions []topology.Address, err error) {
 	var found Verification
-	if err := v.find(sys, tree, &found); err != nil {
+	if err := v.findDevices(sys, tree, &found); err != nil {
 		return nil, err
 	}
 	if len(found.Failures) > 0 {
@@ -51,10 +51,10 @@ func (v *Check) Functions(sys fs.FS, tree *topology.Tree) (functions []topology.
 	return functions, nil
 }
 
-// vfs adds the VFs of the variables PCIDEVICE_<resource>, in order (GetEnvs in pkg/resources/pool_stub.go of
-// the SR-IOV network device plugin). A second variable of each resource ends in _INFO and holds facts. An HCA
-// allocated twice appears twice in one variable; a device in several variables is an alias.
-func (v *Check) vfs(sys fs.FS, tree *topology.Tree, r *Verification) {
+// findVFs adds the VFs of the variables PCIDEVICE_<resource>, in order (GetEnvs in pkg/resources/pool_stub.go
+// of the SR-IOV network device plugin). A second variable of each resource ends in _INFO and holds facts. An
+// HCA allocated twice appears twice in one variable; a device in several variables is an alias.
+func (v *Check) findVFs(sys fs.FS, tree *topology.Tree, r *Verification) {
 	environment := slices.Sorted(slices.Values(v.Environment))
 	for _, variable := range environment {
 		name, value, _ := strings.Cut(variable, "=")
@@ -63,12 +63,12 @@ func (v *Check) vfs(sys fs.FS, tree *topology.Tree, r *Verification) {
 		}
 		before := slices.Clone(r.VFs)
 		for id := range strings.SplitSeq(value, ",") {
-			v.vf(sys, tree, r, before, name, strings.TrimSpace(id))
+			v.addVF(sys, tree, r, before, name, strings.TrimSpace(id))
 		}
 	}
 }
 
-func (v *Check) vf(
+func (v *Check) addVF(
 	sys fs.FS, tree *topology.Tree, r *Verification, before []VF, variable, id string,
 ) {
 	address, err := topology.ParseAddress(id)
@@ -91,20 +91,20 @@ func (v *Check) vf(
 		r.fail("RDMA device nodes of VF %s are not known: %v", address, err)
 	}
 	for _, node := range nodes {
-		if !v.has("infiniband/" + node.Name()) {
+		if !v.hasNode("infiniband/" + node.Name()) {
 			r.fail("VF %s has the RDMA device node /dev/infiniband/%s, and it is not in the container",
 				address, node.Name())
 		}
 	}
 }
 
-func (v *Check) has(node string) bool {
+func (v *Check) hasNode(node string) bool {
 	_, err := os.Stat(filepath.Join(v.DevRoot, node))
 	return err == nil
 }
 
-// amd adds the GPUs and partitions whose render nodes are in the container.
-func (v *Check) amd(sys fs.FS, r *Verification) error {
+// findAMD adds the GPUs and partitions whose render nodes are in the container.
+func (v *Check) findAMD(sys fs.FS, r *Verification) error {
 	if !amd.IsLoaded(sys) {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (v *Check) amd(sys fs.FS, r *Verification) error {
 	if err != nil {
 		return err
 	}
-	order := v.order(sys)
+	order := v.rocmOrder(sys)
 	for _, devices := range inventory.Resources {
 		for _, d := range devices {
 			i := slices.IndexFunc(d.Nodes, v.isRendered)
@@ -122,7 +122,7 @@ func (v *Check) amd(sys fs.FS, r *Verification) error {
 			r.GPUs = append(r.GPUs, GPU{ID: d.ID, Address: d.Card, runtime: runtimeGPU{
 				Address: d.Card, ROCm: slices.Index(order, d.Nodes[i]),
 			}})
-			if !v.has(strings.TrimPrefix(amd.ComputeNode, "/dev/")) {
+			if !v.hasNode(strings.TrimPrefix(amd.ComputeNode, "/dev/")) {
 				r.fail("GPU %s is of no use to a program without the device node %s, and it is not in the container",
 					d.ID, amd.ComputeNode)
 			}
@@ -134,11 +134,11 @@ func (v *Check) amd(sys fs.FS, r *Verification) error {
 
 // isRendered reports whether a device node is a render node of the container.
 func (v *Check) isRendered(node string) bool {
-	return strings.HasPrefix(path.Base(node), "renderD") && v.has(strings.TrimPrefix(node, "/dev/"))
+	return strings.HasPrefix(path.Base(node), "renderD") && v.hasNode(strings.TrimPrefix(node, "/dev/"))
 }
 
-// order returns the container's render nodes as ROCm orders its GPUs, or none if the order is unknown.
-func (v *Check) order(sys fs.FS) []string {
+// rocmOrder returns the container's render nodes as ROCm orders its GPUs, or none if the order is unknown.
+func (v *Check) rocmOrder(sys fs.FS) []string {
 	nodes, err := amd.ReadOrder(sys)
 	if err != nil {
 		return nil
@@ -146,17 +146,17 @@ func (v *Check) order(sys fs.FS) []string {
 	return slices.DeleteFunc(nodes, func(node string) bool { return !v.isRendered(node) })
 }
 
-// nvidia adds the GPUs whose UUIDs are in NVIDIA_VISIBLE_DEVICES or, if the variable has any other value
+// findNVIDIA adds the GPUs whose UUIDs are in NVIDIA_VISIBLE_DEVICES or, if the variable has any other value
 // ("all", "void", indexes, MIG devices, a folder), those whose device nodes are in the container.
-func (v *Check) nvidia(r *Verification) error {
-	gpus, err := v.nvidiaGPUs()
+func (v *Check) findNVIDIA(r *Verification) error {
+	gpus, err := v.readNVIDIA()
 	if err != nil {
 		return err
 	}
-	names, before := v.visible(), len(r.GPUs)
+	names, before := v.visibleUUIDs(), len(r.GPUs)
 	for _, g := range gpus {
 		node, named := "nvidia"+g.minor, slices.Contains(names, g.UUID)
-		there := v.has(node)
+		there := v.hasNode(node)
 		if named || len(names) == 0 && there {
 			r.GPUs = append(r.GPUs, g.GPU)
 		}
@@ -166,7 +166,7 @@ func (v *Check) nvidia(r *Verification) error {
 		}
 	}
 	if len(r.GPUs) > before {
-		v.nvidiaShared(r)
+		v.checkSharedNodes(r)
 	}
 	for _, uuid := range names {
 		if !slices.ContainsFunc(gpus, func(g nvidiaGPU) bool { return g.UUID == uuid }) {
@@ -182,17 +182,17 @@ func (v *Check) nvidia(r *Verification) error {
 	return err
 }
 
-// nvidiaShared adds a failure for each device node that CUDA opens beside those of the GPUs.
-func (v *Check) nvidiaShared(r *Verification) {
+// checkSharedNodes adds a failure for each device node that CUDA opens beside those of the GPUs.
+func (v *Check) checkSharedNodes(r *Verification) {
 	for _, node := range []string{"nvidiactl", "nvidia-uvm"} {
-		if !v.has(node) {
+		if !v.hasNode(node) {
 			r.fail("CUDA opens the device node /dev/%s, and the container lacks the node", node)
 		}
 	}
 }
 
-// visible returns the UUIDs in NVIDIA_VISIBLE_DEVICES, or nil if the variable has any other value.
-func (v *Check) visible() []string {
+// visibleUUIDs returns the UUIDs in NVIDIA_VISIBLE_DEVICES, or nil if the variable has any other value.
+func (v *Check) visibleUUIDs() []string {
 	var uuids []string
 	for _, variable := range v.Environment {
 		list, ok := strings.CutPrefix(variable, "NVIDIA_VISIBLE_DEVICES=")
@@ -212,10 +212,10 @@ type nvidiaGPU struct {
 	minor string // of /dev/nvidia<minor>
 }
 
-// nvidiaGPUs reads the GPUs of NVIDIA's driver: /proc/driver/nvidia/gpus/<address>/information holds lines
+// readNVIDIA reads the GPUs of NVIDIA's driver: /proc/driver/nvidia/gpus/<address>/information holds lines
 // such as "GPU UUID: GPU-…" and "Device Minor: 0". NVIDIA's container runtime shows a container only its own
 // GPUs there.
-func (v *Check) nvidiaGPUs() ([]nvidiaGPU, error) {
+func (v *Check) readNVIDIA() ([]nvidiaGPU, error) {
 	files, err := filepath.Glob(filepath.Join(v.ProcRoot, "driver/nvidia/gpus/*/information"))
 	if err != nil {
 		return nil, err

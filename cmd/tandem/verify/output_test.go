@@ -36,7 +36,7 @@ func TestRecordedOutput(t *testing.T) {
 		"no-device.txt":     "or belongs to another network namespace)",
 		"not-connected.txt": "two addresses of one network namespace itself)",
 	} {
-		if got := reason(recorded(t, file)); !strings.HasSuffix(got, want) {
+		if got := failureReason(recorded(t, file)); !strings.HasSuffix(got, want) {
 			t.Errorf("%s: %s", file, got)
 		}
 	}
@@ -80,7 +80,7 @@ func FuzzOutput(f *testing.F) {
 		if got, err := parseLatency(output); err == nil && !(got >= 0) {
 			t.Errorf("latency %v", got)
 		}
-		if got := reason(output); len(got) > 1000 {
+		if got := failureReason(output); len(got) > 1000 {
 			t.Errorf("a reason of %d bytes", len(got))
 		}
 		_ = checkGPU(output, &runtimeGPU{})

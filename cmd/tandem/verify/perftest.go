@@ -58,7 +58,7 @@ func findProgram(ctx context.Context, name string, environment []string) (progra
 			"container's image", name, err)
 	}
 	p := program{name: name, path: file}
-	output, err := p.run(ctx, environment, "--help") // perftest 4.5 ends its help with an error
+	output, err := p.runProgram(ctx, environment, "--help") // perftest 4.5 ends its help with an error
 	p.options = readOptions(output)
 	if !p.options["--ib-dev"] || !p.options["--size"] {
 		return program{}, errors.Join(fmt.Errorf("read the options of %s: no program of perftest", file), err)
@@ -74,15 +74,15 @@ func readOptions(help string) map[string]bool {
 	return options
 }
 
-// memory returns the memory for an end: as wanted, if the program supports it.
-func (p program) memory(wanted Memory, gpu *runtimeGPU) (Memory, error) {
+// memoryFor returns the memory for an end: as wanted, if the program supports it.
+func (p program) memoryFor(wanted Memory, gpu *runtimeGPU) (Memory, error) {
 	if gpu == nil || wanted == Host {
 		if gpu == nil && wanted != Host && wanted != Auto {
 			return "", fmt.Errorf("memory %s: the VF has no GPU", wanted)
 		}
 		return Host, nil
 	}
-	selection, dmabuf := gpu.options()
+	selection, dmabuf := gpu.optionNames()
 	switch {
 	case !p.options[selection] && wanted == Auto:
 		return Host, nil
@@ -98,20 +98,20 @@ func (p program) memory(wanted Memory, gpu *runtimeGPU) (Memory, error) {
 	return Peer, nil
 }
 
-// options returns the options that select the GPU, and dmabuf.
-func (g *runtimeGPU) options() (selection, dmabuf string) {
+// optionNames returns the options that select the GPU, and dmabuf.
+func (g *runtimeGPU) optionNames() (selection, dmabuf string) {
 	if g.NVIDIA {
 		return "--use_cuda_bus_id", "--use_cuda_dmabuf"
 	}
 	return "--use_rocm", "--use_rocm_dmabuf"
 }
 
-// arguments returns the options of a memory; dmabuf follows the selection of the GPU.
-func (m Memory) arguments(gpu *runtimeGPU) []string {
+// gpuArguments returns the options of a memory; dmabuf follows the selection of the GPU.
+func (m Memory) gpuArguments(gpu *runtimeGPU) []string {
 	if m == Host || gpu == nil {
 		return nil
 	}
-	selection, dmabuf := gpu.options()
+	selection, dmabuf := gpu.optionNames()
 	value := strconv.Itoa(gpu.ROCm)
 	if gpu.NVIDIA {
 		value = gpu.Address.String()
@@ -123,26 +123,28 @@ func (m Memory) arguments(gpu *runtimeGPU) []string {
 	return arguments
 }
 
-// common returns the arguments that all tests have. Without -x perftest chooses the GID on Ethernet itself:
-// RoCE v2 before v1, IPv4 before IPv6 (get_best_gid_index in src/perftest_communication.c, since 4.1).
-func (e End) common(tcp int, m Memory) []string {
+// commonArguments returns the arguments that all tests have. Without -x perftest chooses the GID on Ethernet
+// itself: RoCE v2 before v1, IPv4 before IPv6 (get_best_gid_index in src/perftest_communication.c, since
+// 4.1).
+func (e End) commonArguments(tcp int, m Memory) []string {
 	arguments := []string{"-F", "-d", e.RDMA, "-i", port, "-p", strconv.Itoa(tcp)}
-	return append(arguments, m.arguments(e.GPU)...)
+	return append(arguments, m.gpuArguments(e.GPU)...)
 }
 
-// bandwidth returns the arguments of ib_write_bw.
-func (p *TrafficPlan) bandwidth(e End, tcp int, m Memory) []string {
+// bandwidthArguments returns the arguments of ib_write_bw.
+func (p *TrafficPlan) bandwidthArguments(e End, tcp int, m Memory) []string {
 	amount := []string{"-D", strconv.Itoa(p.Seconds)}
 	if p.GiB > 0 {
 		amount = []string{"-n", strconv.Itoa(p.GiB * (1 << 30 / messageBytes))}
 	}
-	return append(append(e.common(tcp, m), amount...), "-s", strconv.Itoa(messageBytes),
+	return append(append(e.commonArguments(tcp, m), amount...), "-s", strconv.Itoa(messageBytes),
 		"-t", strconv.Itoa(messagesInFlight), "--report_gbits")
 }
 
-// latency returns the arguments of ib_read_lat.
-func (p *TrafficPlan) latency(e End, tcp int, m Memory) []string {
-	return append(e.common(tcp, m), "-n", strconv.Itoa(latencyIterations), "-s", strconv.Itoa(latencyBytes))
+// latencyArguments returns the arguments of ib_read_lat.
+func (p *TrafficPlan) latencyArguments(e End, tcp int, m Memory) []string {
+	return append(e.commonArguments(tcp, m),
+		"-n", strconv.Itoa(latencyIterations), "-s", strconv.Itoa(latencyBytes))
 }
 
 // hidesGPUs are variables that renumber or hide GPUs. The index of a GPU counts all GPUs of the container.
@@ -173,8 +175,8 @@ func (h *head) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// run runs the program and returns its output, standard error last. The end of ctx ends the program.
-func (p program) run(ctx context.Context, environment []string, arguments ...string) (string, error) {
+// runProgram runs the program and returns its output, standard error last. The end of ctx ends the program.
+func (p program) runProgram(ctx context.Context, environment []string, arguments ...string) (string, error) {
 	var stdout, stderr head
 	cmd := exec.CommandContext(ctx, p.path, arguments...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = environment, &stdout, &stderr
@@ -186,7 +188,7 @@ func (p program) run(ctx context.Context, environment []string, arguments ...str
 	case ctx.Err() != nil:
 		err = fmt.Errorf("run %s: %w", p.name, context.Cause(ctx))
 	case err != nil:
-		err = fmt.Errorf("run %s %s: %w: %s", p.name, strings.Join(arguments, " "), err, reason(output))
+		err = fmt.Errorf("run %s %s: %w: %s", p.name, strings.Join(arguments, " "), err, failureReason(output))
 	}
 	return output, err
 }
@@ -200,7 +202,7 @@ type bandwidth struct {
 // parseBandwidth reads the line below "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]"
 // (RESULT_FMT_G and REPORT_FMT in perftest's src/perftest_parameters.h; the same since version 4.1).
 func parseBandwidth(output string) (bandwidth, error) {
-	fields, err := row(output, "BW average[Gb/sec]", 5)
+	fields, err := resultRow(output, "BW average[Gb/sec]", 5)
 	if err != nil {
 		return bandwidth{}, err
 	}
@@ -214,16 +216,16 @@ func parseBandwidth(output string) (bandwidth, error) {
 // parseLatency reads the median in µs from the line below "#bytes #iterations t_min[usec] t_max[usec]
 // t_typical[usec] t_avg[usec] …" (RESULT_FMT_LAT).
 func parseLatency(output string) (float64, error) {
-	fields, err := row(output, "t_typical[usec]", 6)
+	fields, err := resultRow(output, "t_typical[usec]", 6)
 	if err != nil {
 		return 0, err
 	}
 	return fields[4], nil
 }
 
-// row returns the numbers of the line below the heading with a word: at least so many, finite and not
+// resultRow returns the numbers of the line below the heading with a word: at least so many, finite and not
 // negative, the product of the first two below 2^63.
-func row(output, word string, least int) ([]float64, error) {
+func resultRow(output, word string, least int) ([]float64, error) {
 	below := false
 	for line := range strings.Lines(output) {
 		if !below {
@@ -259,8 +261,8 @@ var hints = []struct{ text, hint string }{
 	{"Found Incompatibility issue with GID types", "the two ends have GIDs of different IP versions"},
 }
 
-// reason returns the last lines of a failed program's output that are not decoration, with a hint.
-func reason(output string) string {
+// failureReason returns the last lines of a failed program's output that are not decoration, with a hint.
+func failureReason(output string) string {
 	var lines []string
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)

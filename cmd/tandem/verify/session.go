@@ -38,7 +38,7 @@ type session struct {
 	write, read program
 }
 
-func (s *session) find(ctx context.Context) (err error) {
+func (s *session) findPrograms(ctx context.Context) (err error) {
 	s.environment = withoutHidden(s.plan.Environment)
 	if s.write, err = findProgram(ctx, bandwidthProgram, s.environment); err != nil {
 		return err
@@ -47,11 +47,11 @@ func (s *session) find(ctx context.Context) (err error) {
 	return err
 }
 
-func (s *session) measure(ctx context.Context, ends []End) ([]Run, error) {
+func (s *session) measurePairs(ctx context.Context, ends []End) ([]Run, error) {
 	memories := make([]Memory, len(ends))
 	for i, e := range ends {
 		var err error
-		if memories[i], err = s.write.memory(s.plan.Memory, e.GPU); err != nil {
+		if memories[i], err = s.write.memoryFor(s.plan.Memory, e.GPU); err != nil {
 			return nil, fmt.Errorf("pair %d: %w", i, err)
 		}
 	}
@@ -69,7 +69,7 @@ func (s *session) testTime() time.Duration {
 	return time.Duration(s.plan.Seconds)*time.Second + 2*overhead
 }
 
-func (s *session) progress(format string, arguments ...any) {
+func (s *session) reportProgress(format string, arguments ...any) {
 	fmt.Fprintf(s.plan.Progress, format+"\n", arguments...)
 }
 
@@ -85,10 +85,11 @@ func (s *session) loopAll(ctx context.Context, ends []End, memories []Memory) []
 		if ctx.Err() != nil {
 			break
 		}
-		s.progress("pair %d of %d: %s to %s, memory %s", i, len(ends), ends[i].RDMA, ends[to].RDMA, memories[i])
+		s.reportProgress("pair %d of %d: %s to %s, memory %s", i, len(ends), ends[i].RDMA, ends[to].RDMA,
+			memories[i])
 		t := tester{session: s, client: &side{ends[i], memories[i]}, server: &side{ends[to], memories[to]},
 			host: "127.0.0.1", tcp: s.plan.Port + i}
-		t.run(ctx, &runs[i], s.testTime())
+		t.runTests(ctx, &runs[i], s.testTime())
 		if to != i && runs[i].ended {
 			runs[i].Err += ": the ports may not reach each other; --traffic-to self omits the fabric"
 		}
@@ -105,9 +106,9 @@ func (s *session) callAll(ctx context.Context, ends []End, memories []Memory) []
 		if ctx.Err() != nil {
 			break
 		}
-		s.progress("pair %d of %d: %s to %s, memory %s", i, len(ends), e.RDMA, s.plan.Client, memories[i])
+		s.reportProgress("pair %d of %d: %s to %s, memory %s", i, len(ends), e.RDMA, s.plan.Client, memories[i])
 		t := tester{session: s, client: &side{e, memories[i]}, host: s.plan.Client, tcp: s.plan.Port + i}
-		t.run(ctx, &runs[i], wait+s.testTime())
+		t.runTests(ctx, &runs[i], wait+s.testTime())
 		wait = 0
 	}
 	return runs
@@ -121,10 +122,10 @@ func (s *session) serveAll(ctx context.Context, ends []End, memories []Memory) [
 	var all sync.WaitGroup
 	for i, e := range ends {
 		runs[i] = Run{From: -1, To: i, Memory: memories[i]}
-		s.progress("pair %d of %d: %s waits on TCP port %d, memory %s", i, len(ends), e.RDMA, s.plan.Port+i,
+		s.reportProgress("pair %d of %d: %s waits on TCP port %d, memory %s", i, len(ends), e.RDMA, s.plan.Port+i,
 			memories[i])
 		t := tester{session: s, server: &side{e, memories[i]}, tcp: s.plan.Port + i}
-		all.Go(func() { t.run(ctx, &runs[i], limit) })
+		all.Go(func() { t.runTests(ctx, &runs[i], limit) })
 	}
 	all.Wait()
 	return runs
@@ -133,23 +134,23 @@ func (s *session) serveAll(ctx context.Context, ends []End, memories []Memory) [
 // errTime is the cause of the end of a run that took too long.
 var errTime = errors.New("no result in time")
 
-// run measures bandwidth and then latency, and writes the result or an error into r.
-func (t *tester) run(ctx context.Context, r *Run, limit time.Duration) {
+// runTests measures bandwidth and then latency, and writes the result or an error into r.
+func (t *tester) runTests(ctx context.Context, r *Run, limit time.Duration) {
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %s", errTime, limit))
 	defer stop()
-	if err := t.tests(ctx, r); err != nil {
+	if err := t.measureBoth(ctx, r); err != nil {
 		r.Err, r.ended = err.Error(), errors.Is(err, errTime)
 	}
 }
 
-func (t *tester) tests(ctx context.Context, r *Run) error {
-	if err := t.usable(); err != nil {
+func (t *tester) measureBoth(ctx context.Context, r *Run) error {
+	if err := t.checkEnds(); err != nil {
 		return err
 	}
-	if err := t.bandwidth(ctx, r); err != nil {
+	if err := t.measureBandwidth(ctx, r); err != nil {
 		return err
 	}
-	return t.latency(ctx, r)
+	return t.measureLatency(ctx, r)
 }
 
 // side is an end with the memory of its traffic.
@@ -166,8 +167,8 @@ type tester struct {
 	tcp            int
 }
 
-// usable returns the error of an end that cannot carry traffic.
-func (t *tester) usable() error {
+// checkEnds returns the error of an end that cannot carry traffic.
+func (t *tester) checkEnds() error {
 	for _, s := range []*side{t.client, t.server} {
 		switch {
 		case s == nil:
@@ -180,9 +181,9 @@ func (t *tester) usable() error {
 	return nil
 }
 
-// bandwidth runs ib_write_bw. Both sides print the client's result.
-func (t *tester) bandwidth(ctx context.Context, r *Run) error {
-	result, err := t.test(ctx, t.write, t.plan.bandwidth)
+// measureBandwidth runs ib_write_bw. Both sides print the client's result.
+func (t *tester) measureBandwidth(ctx context.Context, r *Run) error {
+	result, err := t.runTest(ctx, t.write, t.plan.bandwidthArguments)
 	if err != nil {
 		return err
 	}
@@ -198,12 +199,12 @@ func (t *tester) bandwidth(ctx context.Context, r *Run) error {
 	return nil
 }
 
-// latency runs ib_read_lat, in the host's memory if perftest measures no latency of the GPU's.
-func (t *tester) latency(ctx context.Context, r *Run) error {
-	result, err := t.test(ctx, t.read, t.plan.latency)
+// measureLatency runs ib_read_lat, in the host's memory if perftest measures no latency of the GPU's.
+func (t *tester) measureLatency(ctx context.Context, r *Run) error {
+	result, err := t.runTest(ctx, t.read, t.plan.latencyArguments)
 	if err != nil && (noGPULatency(result.client) || noGPULatency(result.server)) {
 		t.useHost()
-		result, err = t.test(ctx, t.read, t.plan.latency)
+		result, err = t.runTest(ctx, t.read, t.plan.latencyArguments)
 	}
 	if err != nil || t.client == nil {
 		return err
@@ -226,8 +227,9 @@ func (t *tester) useHost() {
 // outputs are the outputs of the programs of a test; "" for a side in another container.
 type outputs struct{ client, server string }
 
-// test runs a program on the sides of this container. The first failure ends the other side and is the error.
-func (t *tester) test(
+// runTest runs a program on the sides of this container. The first failure ends the other side and is the
+// error.
+func (t *tester) runTest(
 	ctx context.Context, p program, arguments func(e End, tcp int, m Memory) []string,
 ) (result outputs, err error) {
 	ctx, end := context.WithCancelCause(ctx)
@@ -239,14 +241,14 @@ func (t *tester) test(
 			return
 		}
 		var err error
-		result.server, err = p.run(ctx, t.environment, arguments(t.server.End, t.tcp, t.server.memory)...)
+		result.server, err = p.runProgram(ctx, t.environment, arguments(t.server.End, t.tcp, t.server.memory)...)
 		if err = errors.Join(err, checkGPU(result.server, t.server.GPU)); err != nil {
 			end(fmt.Errorf("server: %w", err))
 		}
 	}()
 	if t.client != nil {
 		list := append(arguments(t.client.End, t.tcp, t.client.memory), t.host)
-		if result.client, err = t.call(ctx, p, list); err != nil {
+		if result.client, err = t.runClient(ctx, p, list); err != nil {
 			end(err)
 		}
 	}
@@ -257,16 +259,16 @@ func (t *tester) test(
 	return result, nil
 }
 
-// call runs a client, again if the server does not listen yet.
-func (t *tester) call(ctx context.Context, p program, arguments []string) (string, error) {
+// runClient runs a client, again if the server does not listen yet.
+func (t *tester) runClient(ctx context.Context, p program, arguments []string) (string, error) {
 	for {
-		output, err := p.run(ctx, t.environment, arguments...)
+		output, err := p.runProgram(ctx, t.environment, arguments...)
 		if err == nil || !notServed(output) || ctx.Err() != nil {
 			return output, errors.Join(err, checkGPU(output, t.client.GPU))
 		}
 		select {
 		case <-ctx.Done():
-			return output, fmt.Errorf("connect to %s: %w: %s", t.host, context.Cause(ctx), reason(output))
+			return output, fmt.Errorf("connect to %s: %w: %s", t.host, context.Cause(ctx), failureReason(output))
 		case <-time.After(retry):
 		}
 	}

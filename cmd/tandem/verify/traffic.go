@@ -90,15 +90,15 @@ func (p *TrafficPlan) Run(ctx context.Context, ends []End) (*TrafficReport, erro
 		return nil, fmt.Errorf("measure traffic: pair %d has no TCP port above %d", len(ends)-1, p.Port)
 	}
 	s := &session{plan: p}
-	if err := s.find(ctx); err != nil {
+	if err := s.findPrograms(ctx); err != nil {
 		return nil, err
 	}
-	runs, err := s.measure(ctx, ends)
+	runs, err := s.measurePairs(ctx, ends)
 	if err != nil {
 		return nil, err
 	}
-	report := judge(ends, runs, p.Min, p.MinRate)
-	report.Seconds, report.GiB, report.Direction = p.Seconds, p.GiB, p.direction(len(ends))
+	report := judgeRuns(ends, runs, p.Min, p.MinRate)
+	report.Seconds, report.GiB, report.Direction = p.Seconds, p.GiB, p.describeDirection(len(ends))
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("measure traffic: %w", context.Cause(ctx))
 	}
@@ -113,8 +113,8 @@ const (
 	toTheNext  = "to the next pair"
 )
 
-// direction returns the destination of the traffic, for people.
-func (p *TrafficPlan) direction(pairs int) string {
+// describeDirection returns the destination of the traffic, for people.
+func (p *TrafficPlan) describeDirection(pairs int) string {
 	switch {
 	case p.Server:
 		return fromClient
@@ -210,12 +210,12 @@ func (e *End) readPair(tree *topology.Tree, vf, gpu topology.Address) {
 // readPort reads the files of the port (Documentation/ABI/stable/sysfs-class-infiniband).
 func (e *End) readPort(sys fs.FS, vf topology.Address) {
 	dir := path.Join(topology.PCIDevices, vf.String(), "infiniband", e.RDMA, "ports", port)
-	e.State, e.Rate = text(sys, dir, "state"), text(sys, dir, "rate")
+	e.State, e.Rate = readText(sys, dir, "state"), readText(sys, dir, "rate")
 	e.RateGbps = parseRate(e.Rate)
 }
 
-// text returns the content of a file without white space around it; "" for an unreadable file.
-func text(sys fs.FS, dir, file string) string {
+// readText returns the content of a file without white space around it; "" for an unreadable file.
+func readText(sys fs.FS, dir, file string) string {
 	content, err := fs.ReadFile(sys, path.Join(dir, file))
 	if err != nil {
 		return ""

@@ -58,7 +58,7 @@ func run(t *testing.T, p *TrafficPlan, list []End) *TrafficReport {
 func verdicts(r *TrafficReport) (list []string) {
 	for _, p := range r.Pairs {
 		list = append(list, fmt.Sprintf("%.0f Gb/s, %d %%, %d %% of the rate, %.2f µs, %s/%s: %s", p.Gbps, p.OfBest,
-			p.OfRate, p.Latency, p.Memory, p.LatencyMemory, p.verdict()))
+			p.OfRate, p.Latency, p.Memory, p.LatencyMemory, p.describeVerdict()))
 	}
 	return list
 }
@@ -114,13 +114,14 @@ func TestCommandLines(t *testing.T) {
 				test.change(p)
 			}
 			supported := program{options: readOptions(test.help)}
-			memory, err := supported.memory(p.Memory, test.gpu)
+			memory, err := supported.memoryFor(p.Memory, test.gpu)
 			if err != nil {
 				t.Fatal(err)
 			}
 			e := ends(1)[0]
 			e.GPU = test.gpu
-			if diff := cmp.Diff("-F "+test.want, strings.Join(p.bandwidth(e, 18515, memory), " ")); diff != "" {
+			got := strings.Join(p.bandwidthArguments(e, 18515, memory), " ")
+			if diff := cmp.Diff("-F "+test.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -47,17 +47,17 @@ const (
 	failed = "failed"
 )
 
-// judge compares the pairs with the best one and with their ports. In a ring each pair has two runs. A slow
-// pair is slow in both, its neighbours in one: the better run is the pair's. A slow run between two pairs
-// that are fast in their other runs is a failure of its own.
-func judge(ends []End, runs []Run, least, leastRate int) *TrafficReport {
+// judgeRuns compares the pairs with the best one and with their ports. In a ring each pair has two runs. A
+// slow pair is slow in both, its neighbours in one: the better run is the pair's. A slow run between two
+// pairs that are fast in their other runs is a failure of its own.
+func judgeRuns(ends []End, runs []Run, least, leastRate int) *TrafficReport {
 	r := &TrafficReport{Min: least, MinRate: leastRate, Runs: runs, Failures: []string{}}
 	for i, e := range ends {
 		r.Pairs = append(r.Pairs, newPair(i, e.Facts, runs))
 	}
 	best := bestOf(r.Pairs)
 	for i := range r.Pairs {
-		r.Pairs[i].judge(best, least, leastRate)
+		r.Pairs[i].judgeBy(best, least, leastRate)
 	}
 	r.listFailures(best)
 	return r
@@ -70,19 +70,19 @@ func (r *TrafficReport) listFailures(best TrafficPair) {
 	}
 	for _, run := range r.Runs {
 		if run.Err != "" {
-			add("%s: %s", run.name(), run.Err)
+			add("%s: %s", run.nameOfRun(), run.Err)
 		}
 	}
 	for _, p := range r.Pairs {
 		if p.Verdict == slow {
-			add("pair %d: %s", p.Index, p.text(best))
+			add("pair %d: %s", p.Index, p.describeSlow(best))
 		}
 	}
 	for _, run := range r.Runs {
 		if r.slowAlone(run, best.Gbps) {
 			add("%s: %d %% of the best pair, %s, and both pairs are faster in their other runs: pair %d sends "+
 				"slowly, pair %d receives slowly, or the way between them is slow",
-				run.name(), percent(run.Gbps, best.Gbps), compared(run.Gbps, best.Gbps), run.From, run.To)
+				run.nameOfRun(), percentOf(run.Gbps, best.Gbps), compareRates(run.Gbps, best.Gbps), run.From, run.To)
 		}
 	}
 }
@@ -115,42 +115,42 @@ func bestOf(pairs []TrafficPair) TrafficPair {
 	return best
 }
 
-func (p *TrafficPair) judge(best TrafficPair, least, leastRate int) {
-	p.OfBest, p.OfRate = percent(p.Gbps, best.Gbps), percent(p.Gbps, p.RateGbps)
-	low := below(p.Gbps, best.Gbps, least) || below(p.Gbps, p.RateGbps, leastRate)
+func (p *TrafficPair) judgeBy(best TrafficPair, least, leastRate int) {
+	p.OfBest, p.OfRate = percentOf(p.Gbps, best.Gbps), percentOf(p.Gbps, p.RateGbps)
+	low := isBelow(p.Gbps, best.Gbps, least) || isBelow(p.Gbps, p.RateGbps, leastRate)
 	if low && p.Verdict == OK {
 		p.Verdict = slow
 	}
 	if p.Verdict != OK {
-		p.Reasons = append(p.Reasons, p.reasons(best)...)
+		p.Reasons = append(p.Reasons, p.listReasons(best)...)
 		if p.inHost() && best.Memory != Host && best.Memory != "" {
 			p.Reasons = append(p.Reasons, "host memory, the best pair's is the GPU's")
 		}
 	}
 }
 
-// below reports whether a bandwidth is below a percentage of another; of an unknown one it is not.
-func below(gbps, of float64, least int) bool { return of > 0 && gbps*100 < of*float64(least) }
+// isBelow reports whether a bandwidth is below a percentage of another; of an unknown one it is not.
+func isBelow(gbps, of float64, least int) bool { return of > 0 && gbps*100 < of*float64(least) }
 
-func percent(gbps, of float64) int {
+func percentOf(gbps, of float64) int {
 	if of <= 0 {
 		return 0
 	}
 	return int(gbps * 100 / of)
 }
 
-func compared(gbps, of float64) string { return fmt.Sprintf("%.2f of %.2f Gb/s", gbps, of) }
+func compareRates(gbps, of float64) string { return fmt.Sprintf("%.2f of %.2f Gb/s", gbps, of) }
 
 // slowAlone reports whether a run is below the threshold and neither of its pairs is.
 func (r *TrafficReport) slowAlone(run Run, best float64) bool {
-	if run.Err != "" || run.From < 0 || run.To < 0 || !below(run.Gbps, best, r.Min) {
+	if run.Err != "" || run.From < 0 || run.To < 0 || !isBelow(run.Gbps, best, r.Min) {
 		return false
 	}
 	return r.Pairs[run.From].Verdict == OK && r.Pairs[run.To].Verdict == OK
 }
 
-// name names the run for people.
-func (r Run) name() string {
+// nameOfRun names the run for people.
+func (r Run) nameOfRun() string {
 	switch {
 	case r.From < 0:
 		return fmt.Sprintf("pair %d", r.To)
@@ -163,8 +163,8 @@ func (r Run) name() string {
 // toAnother reports whether one end is in another container.
 func (r Run) toAnother() bool { return r.From < 0 || r.To < 0 }
 
-// reasons returns the known facts that make a pair slower than the best one.
-func (f Facts) reasons(best TrafficPair) (list []string) {
+// listReasons returns the known facts that make a pair slower than the best one.
+func (f Facts) listReasons(best TrafficPair) (list []string) {
 	add := func(format string, arguments ...any) { list = append(list, fmt.Sprintf(format, arguments...)) }
 	if f.GPU != "" && !f.Distance.Direct() {
 		add("GPU and VF are %s apart", f.Distance)
@@ -190,11 +190,11 @@ func (f Facts) reasons(best TrafficPair) (list []string) {
 	return list
 }
 
-// text describes a slow pair: "41 % of the best pair, 38.1 of 92.4 Gb/s: PCIe width 4 of 16".
-func (p TrafficPair) text(best TrafficPair) string {
-	text := fmt.Sprintf("%d %% of the best pair, %s", p.OfBest, compared(p.Gbps, best.Gbps))
+// describeSlow describes a slow pair: "41 % of the best pair, 38.1 of 92.4 Gb/s: PCIe width 4 of 16".
+func (p TrafficPair) describeSlow(best TrafficPair) string {
+	text := fmt.Sprintf("%d %% of the best pair, %s", p.OfBest, compareRates(p.Gbps, best.Gbps))
 	if p.OfBest == 100 {
-		text = fmt.Sprintf("%d %% of the port's rate, %s", p.OfRate, compared(p.Gbps, p.RateGbps))
+		text = fmt.Sprintf("%d %% of the port's rate, %s", p.OfRate, compareRates(p.Gbps, p.RateGbps))
 	}
 	if p.inHost() {
 		text += " in host memory"
@@ -213,7 +213,7 @@ func (r *TrafficReport) Write(out io.Writer) {
 	var rows cli.Rows
 	rows.Add("PAIR", "GPU", "VF", "MEMORY", "Gb/s", "OF BEST", "OF RATE", "READ", "VERDICT")
 	for _, p := range r.Pairs {
-		rows.Add(p.cells()...)
+		rows.Add(p.tableCells()...)
 	}
 	amount, rate := fmt.Sprintf("%d s", r.Seconds), ""
 	if r.GiB > 0 {
@@ -224,13 +224,13 @@ func (r *TrafficReport) Write(out io.Writer) {
 	}
 	fmt.Fprintf(out, "%s\ntraffic %s, %s for each pair; threshold %d %% of the best pair%s\n",
 		&rows, r.Direction, amount, r.Min, rate)
-	for _, note := range r.notes() {
+	for _, note := range r.listNotes() {
 		fmt.Fprintln(out, note)
 	}
 }
 
-// cells returns the row of the table; "-" is unknown.
-func (p TrafficPair) cells() []any {
+// tableCells returns the row of the table; "-" is unknown.
+func (p TrafficPair) tableCells() []any {
 	memory := string(p.Memory)
 	switch p.Memory {
 	case DMABuf:
@@ -252,11 +252,11 @@ func (p TrafficPair) cells() []any {
 		}
 	}
 	return []any{
-		p.Index, cmp.Or(p.GPU, "-"), p.VF, memory, gbps, ofBest, ofRate, read, p.verdict(),
+		p.Index, cmp.Or(p.GPU, "-"), p.VF, memory, gbps, ofBest, ofRate, read, p.describeVerdict(),
 	}
 }
 
-func (p TrafficPair) verdict() string {
+func (p TrafficPair) describeVerdict() string {
 	text := p.Verdict
 	if p.inHost() {
 		text += " in host memory"
@@ -264,8 +264,8 @@ func (p TrafficPair) verdict() string {
 	return strings.Join(append([]string{text}, p.Reasons...), ", ")
 }
 
-// notes returns what the numbers do not prove.
-func (r *TrafficReport) notes() (notes []string) {
+// listNotes returns what the numbers do not prove.
+func (r *TrafficReport) listNotes() (notes []string) {
 	if slices.ContainsFunc(r.Pairs, TrafficPair.inHost) {
 		notes = append(notes, "host memory: the GPUs took no part, because perftest has no option "+
 			"for them, or --traffic-memory is host")

@@ -30,7 +30,7 @@ func TestReasons(t *testing.T) {
 		{"port", Facts{State: "1: DOWN", RateGbps: 100},
 			[]string{"port 1: DOWN", "port rate 100 Gb/s, the best pair's 400"}},
 	} {
-		if diff := cmp.Diff(test.want, test.facts.reasons(best)); diff != "" {
+		if diff := cmp.Diff(test.want, test.facts.listReasons(best)); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
 		}
 	}
@@ -45,7 +45,7 @@ func TestThresholds(t *testing.T) {
 		{80, 100, 80, false}, {79.9, 100, 80, true}, {0, 100, 0, false}, {0, 100, 1, true}, {5, 0, 100, false},
 		{100, 100, 100, false},
 	} {
-		if got := below(test.gbps, test.of, test.least); got != test.want {
+		if got := isBelow(test.gbps, test.of, test.least); got != test.want {
 			t.Errorf("below(%v, %v, %d) = %v", test.gbps, test.of, test.least, got)
 		}
 	}

@@ -48,46 +48,47 @@ func (v *Check) Run(ctx context.Context) (*Verification, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", v.SysfsRoot, err)
 	}
-	if tree, err = machine.Placed(tree, v.Topology); err != nil {
+	if tree, err = machine.PlaceFunctions(tree, v.Topology); err != nil {
 		return nil, err
 	}
 	r := &Verification{GPUs: []GPU{}, VFs: []VF{}, Pairs: []machine.Pair{}, Failures: []string{}}
-	if err := v.find(sys, tree, r); err != nil {
+	if err := v.findDevices(sys, tree, r); err != nil {
 		return nil, err
 	}
-	r.count("GPU", len(r.GPUs), v.GPUs, "no device node of one is in "+v.DevRoot)
-	r.count("VF", len(r.VFs), v.VFs, "no environment variable PCIDEVICE_* names one; "+
+	r.countDevices("GPU", len(r.GPUs), v.GPUs, "no device node of one is in "+v.DevRoot)
+	r.countDevices("VF", len(r.VFs), v.VFs, "no environment variable PCIDEVICE_* names one; "+
 		"request a resource of VFs under limits, such as tandem.dev/rdma_vf: 1 (tandem status on the node "+
 		"lists the names); a shell may drop names with a hyphen: run tandem verify without one")
 	told, readErr := pairs.Read(v.PairsFile)
-	tree = r.trust(tree, told)
-	if err := r.pair(tree, v.Within); err != nil {
+	tree = r.trustPairs(tree, told)
+	if err := r.pairDevices(tree, v.Within); err != nil {
 		return nil, err
 	}
-	r.InOrder = r.ordered(tree, v.Within)
+	r.InOrder = r.isOrdered(tree, v.Within)
 	if v.InOrder && !r.InOrder {
 		r.fail("the i-th VF does not pair with the i-th GPU: compare the two lists")
 	}
 	r.comparePairs(tree, v.PairsFile, told, readErr)
 	if v.Traffic != nil && (len(r.VFs) > 0 || v.VFs == 0) { // a missing VF is a failure already
-		return r, r.measure(ctx, v.Traffic, sys, tree)
+		return r, r.measureTraffic(ctx, v.Traffic, sys, tree)
 	}
 	return r, nil
 }
 
-// measure measures the traffic of the pairs, in the order of the VFs.
-func (r *Verification) measure(
+// measureTraffic measures the traffic of the pairs, in the order of the VFs.
+func (r *Verification) measureTraffic(
 	ctx context.Context, plan *TrafficPlan, sys fs.FS, tree *topology.Tree,
 ) (err error) {
-	if r.Traffic, err = plan.Run(ctx, r.ends(sys, tree)); err != nil {
+	if r.Traffic, err = plan.Run(ctx, r.trafficEnds(sys, tree)); err != nil {
 		return err
 	}
 	r.Failures = append(r.Failures, r.Traffic.Failures...)
 	return nil
 }
 
-// ends returns the VFs with the GPUs of their pairs. An HCA that pairs with several GPUs is in as many pairs.
-func (r *Verification) ends(sys fs.FS, tree *topology.Tree) (ends []End) {
+// trafficEnds returns the VFs with the GPUs of their pairs. An HCA that pairs with several GPUs is in as many
+// pairs.
+func (r *Verification) trafficEnds(sys fs.FS, tree *topology.Tree) (ends []End) {
 	pairs := slices.Clone(r.Pairs)
 	for _, vf := range r.VFs {
 		i := slices.IndexFunc(pairs, func(p machine.Pair) bool { return p.VF == vf.Address.String() })
@@ -95,14 +96,14 @@ func (r *Verification) ends(sys fs.FS, tree *topology.Tree) (ends []End) {
 			ends = append(ends, newEnd(sys, tree, vf.Address, "", nil))
 			continue
 		}
-		g := r.gpu(pairs[i].GPU)
+		g := r.gpuByID(pairs[i].GPU)
 		pairs = slices.Delete(pairs, i, i+1)
 		ends = append(ends, newEnd(sys, tree, vf.Address, g.ID, &g.runtime))
 	}
 	return ends
 }
 
-func (r *Verification) gpu(id string) GPU {
+func (r *Verification) gpuByID(id string) GPU {
 	for _, g := range r.GPUs {
 		if g.ID == id {
 			return g
@@ -111,7 +112,7 @@ func (r *Verification) gpu(id string) GPU {
 	return GPU{ID: id}
 }
 
-func (r *Verification) count(what string, got, want int, why string) {
+func (r *Verification) countDevices(what string, got, want int, why string) {
 	switch {
 	case got == 0 && want != 0:
 		r.fail("the container has no %s: %s", what, why)
@@ -120,8 +121,8 @@ func (r *Verification) count(what string, got, want int, why string) {
 	}
 }
 
-// pair finds the best pairs of the container's devices, all of which must be near.
-func (r *Verification) pair(tree *topology.Tree, within topology.Level) error {
+// pairDevices finds the best pairs of the container's devices, all of which must be near.
+func (r *Verification) pairDevices(tree *topology.Tree, within topology.Level) error {
 	var gpus, vfs placement.Half
 	for _, g := range r.GPUs {
 		gpus.Held = append(gpus.Held, placement.Device{ID: g.ID, Address: g.Address})
@@ -148,15 +149,15 @@ func (r *Verification) pair(tree *topology.Tree, within topology.Level) error {
 				p.GPU.ID, p.VF.ID, function)
 		case p.Distance.Level > within:
 			r.fail("GPU %s and VF %s are %s apart, farther than %s", p.GPU.ID, p.VF.ID, p.Distance.Level,
-				limit(tree, within))
+				acceptedLevel(tree, within))
 		}
 	}
 	return nil
 }
 
-// limit returns the accepted distance for people. C2C is a distance of Grace and Vera only; on other machines
-// the next nearer one is the same limit.
-func limit(tree *topology.Tree, within topology.Level) topology.Level {
+// acceptedLevel returns the accepted distance for people. C2C is a distance of Grace and Vera only; on other
+// machines the next nearer one is the same limit.
+func acceptedLevel(tree *topology.Tree, within topology.Level) topology.Level {
 	overC2C := func(c topology.Complex) bool { return c.Kind == topology.KindC2C }
 	if within == topology.C2C && !slices.ContainsFunc(tree.Complexes(), overC2C) {
 		return topology.PXB
@@ -164,8 +165,8 @@ func limit(tree *topology.Tree, within topology.Level) topology.Level {
 	return within
 }
 
-// ordered reports whether walking both lists side by side meets the pairs.
-func (r *Verification) ordered(tree *topology.Tree, within topology.Level) bool {
+// isOrdered reports whether walking both lists side by side meets the pairs.
+func (r *Verification) isOrdered(tree *topology.Tree, within topology.Level) bool {
 	if len(r.GPUs) == 0 || len(r.GPUs) != len(r.VFs) {
 		return false
 	}
@@ -189,7 +190,7 @@ func (r *Verification) comparePairs(tree *topology.Tree, file string, told pairs
 		r.fail("%v", err)
 	}
 	for _, pair := range told.Pairs {
-		r.compare(tree, file, pair)
+		r.compareTold(tree, file, pair)
 	}
 	r.PairsFile = "agrees"
 	if len(r.Failures) > failures {
@@ -197,7 +198,7 @@ func (r *Verification) comparePairs(tree *topology.Tree, file string, told pairs
 	}
 }
 
-func (r *Verification) compare(tree *topology.Tree, file string, told pairs.Pair) {
+func (r *Verification) compareTold(tree *topology.Tree, file string, told pairs.Pair) {
 	if !slices.ContainsFunc(r.VFs, func(vf VF) bool { return vf.Address == told.VF.Address }) {
 		r.fail("%s names the VF %s, and the container does not have it", file, told.VF.Address)
 		return
@@ -215,9 +216,9 @@ func (r *Verification) compare(tree *topology.Tree, file string, told pairs.Pair
 	}
 }
 
-// trust returns the tree with the NICs of a pairs file below the DMA functions of their GPUs, as far as this
-// process cannot read the assignment. The daemon, which reads the vpd files as root, wrote the file.
-func (r *Verification) trust(tree *topology.Tree, told pairs.File) *topology.Tree {
+// trustPairs returns the tree with the NICs of a pairs file below the DMA functions of their GPUs, as far as
+// this process cannot read the assignment. The daemon, which reads the vpd files as root, wrote the file.
+func (r *Verification) trustPairs(tree *topology.Tree, told pairs.File) *topology.Tree {
 	moved := map[topology.Address]topology.Place{}
 	for _, pair := range told.Pairs {
 		if pair.GPU == nil || pair.Distance != topology.PIX.String() && pair.Distance != topology.PXB.String() {
@@ -281,7 +282,7 @@ func (r *Verification) Table() []byte {
 		rows.Add("GPU", "VF", "DISTANCE", "RDMA", "NETDEV")
 	}
 	for _, p := range r.Pairs {
-		vf := r.vf(p.VF)
+		vf := r.vfByAddress(p.VF)
 		rows.Add(p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(vf.RDMA, ","), "-"),
 			cmp.Or(strings.Join(vf.Netdevs, ","), "-"))
 	}
@@ -311,7 +312,7 @@ func (r *Verification) Table() []byte {
 	return out.Bytes()
 }
 
-func (r *Verification) vf(address string) VF {
+func (r *Verification) vfByAddress(address string) VF {
 	for _, vf := range r.VFs {
 		if vf.Address.String() == address {
 			return vf
