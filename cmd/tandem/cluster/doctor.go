@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -140,14 +140,8 @@ func (c *Cluster) explainRejection(
 	}
 	r := coordinator.ExplainRejection(pod, node.Status, kubelet.Read(c.allDecisions(ctx, daemons)),
 		c.topologyManager(ctx, pod.Spec.NodeName))
-	if format != "json" {
-		return r.Text(), nil
-	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetIndent("", "  ")
-	err := encoder.Encode(coordinator.PodExplanation{Decisions: []coordinator.Decision{}, Rejection: &r})
-	return out.Bytes(), err
+	output := cli.Output{Format: format}
+	return output.Text(coordinator.PodExplanation{Decisions: []coordinator.Decision{}, Rejection: &r}, r.Text)
 }
 
 // allDecisions returns the decisions that the plugins of a node know.

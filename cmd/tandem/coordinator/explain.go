@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -165,13 +164,13 @@ func MarkEarlier(decisions []Decision, present Present) {
 		if d.isOfClaim() { // the DRA driver has only present claims
 			continue
 		}
-		if p := pods[d.podName()]; p == nil || p.isBefore(d) {
-			pods[d.podName()] = &decidedPod{begin: i, allocated: map[half]bool{}}
+		if p := pods[podOf(d.Container)]; p == nil || p.isBefore(d) {
+			pods[podOf(d.Container)] = &decidedPod{begin: i, allocated: map[half]bool{}}
 		}
-		pods[d.podName()].addDecision(d)
+		pods[podOf(d.Container)].addDecision(d)
 	}
 	for i, d := range decisions {
-		p := pods[d.podName()]
+		p := pods[podOf(d.Container)]
 		earlier := p != nil && i < p.begin || d.isBefore(present.Created) && !d.Held
 		if present.UID != "" && d.PodUID != "" {
 			earlier = d.PodUID != present.UID
@@ -205,9 +204,6 @@ func (p *decidedPod) addDecision(d Decision) {
 	p.allocated[half{d.Container, d.Resource}] = d.AllocatedAt != nil
 	p.refused = d.Refusal != ""
 }
-
-// podName returns the name of the pod, namespace/pod.
-func (d Decision) podName() string { return path.Dir(d.Container) }
 
 // skew is the largest expected difference between the clocks of a node and of the API server.
 const skew = 30 * time.Second

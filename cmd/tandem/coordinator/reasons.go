@@ -71,7 +71,6 @@ func (s Status) writeReasons(out *bytes.Buffer, container string, decisions []De
 // nextStep returns the most helpful step, by the first GPU: each GPU needs a VF. Wanted is the number of VFs
 // for each GPU; 0 if GPUs share a VF.
 func nextStep(container string, list []apart, wanted int) string {
-	pod := container[:max(0, strings.LastIndex(container, "/"))]
 	for _, a := range list {
 		switch holders := ownersOf(a.held); {
 		case !topology.IsSwitch(a.gpu.Switch):
@@ -85,12 +84,12 @@ func nextStep(container string, list []apart, wanted int) string {
 				cli.Count(a.all, "VF"))
 		case len(a.free) == 0 && len(holders) > 0:
 			return fmt.Sprintf("end %s, which has VFs of switch %s, then create %s again", holders[0], a.gpu.Switch,
-				pod)
+				podOf(container))
 		case len(a.free) == 0:
 			return fmt.Sprintf("the VFs of switch %s are unhealthy: see \"tandem status -o wide\"", a.gpu.Switch)
 		}
 	}
-	return fmt.Sprintf("VFs are free on these switches now: create %s again", pod)
+	return fmt.Sprintf("VFs are free on these switches now: create %s again", podOf(container))
 }
 
 // heldDevices returns the devices of a container.

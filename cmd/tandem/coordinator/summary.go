@@ -307,7 +307,7 @@ func degradedOf(resources []*api.Resource) []Degraded {
 }
 
 // Pod returns the pod of the container as namespace/pod.
-func (d Degraded) Pod() string { return d.Container[:max(0, strings.LastIndex(d.Container, "/"))] }
+func (d Degraded) Pod() string { return podOf(d.Container) }
 
 func (d Degraded) String() string {
 	return fmt.Sprintf("%s: %d of %d GPUs have no VF on their switch", d.Container, d.Apart, d.GPUs)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -60,7 +61,7 @@ func (n *Node) readComplexes() complexes {
 	_, err := fs.Stat(n.Sys, "kernel/iommu_groups") // also there without any group, but not in every recording
 	for _, functions := range c.functionsOfEach() {
 		for _, a := range functions {
-			if number := iommuGroup(n.Sys, a); number != "" || err == nil {
+			if number := pools.ReadLink(n.Sys, pools.FunctionFile(a, "", "iommu_group")); number != "" || err == nil {
 				c.groups[a] = number
 			}
 		}
@@ -72,15 +73,6 @@ func (n *Node) readComplexes() complexes {
 func (n *Node) isLive(a topology.Address) bool {
 	_, err := fs.Stat(n.Sys, path.Join(topology.PCIDevices, a.String(), "config"))
 	return err == nil
-}
-
-// iommuGroup returns the number of a function's IOMMU group, "" for none.
-func iommuGroup(sys fs.FS, a topology.Address) string {
-	target, err := fs.ReadLink(sys, path.Join(topology.PCIDevices, a.String(), "iommu_group"))
-	if err != nil {
-		return ""
-	}
-	return path.Base(target)
 }
 
 // functionsOfEach returns the GPUs, NICs and DMA functions of each complex.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -39,7 +40,7 @@ func unknownNodes(n *Node) []Finding {
 func noGPU(n *Node) []Finding {
 	return []Finding{{
 		ID: "no-gpu", Severity: Error,
-		Summary:  "There is no GPU of " + joinVendors(titleOf) + ".",
+		Summary:  "There is no GPU of " + gpu.Titles() + ".",
 		Evidence: evidenceIf(len(n.GPUs) == 0, "no such display controller or accelerator in /sys/bus/pci/devices"),
 		Why:      "There is nothing to pair.",
 		Fix:      []string{"keep the DaemonSets off this node"},
@@ -50,18 +51,17 @@ func noGPU(n *Node) []Finding {
 func gpuDrivers(n *Node) []Finding {
 	var list []string
 	for _, d := range n.gpus {
-		if _, ok := driverVendor(d); !ok {
+		if _, ok := driverMaker(d); !ok {
 			list = append(list, fmt.Sprintf("%s: driver %s", d.Address, cmp.Or(d.Driver, "none")))
 		}
 	}
 	return []Finding{{
 		ID: "gpu-driver", Severity: Error,
-		Summary:  fmt.Sprintf("%s not driven by %s.", cli.CountAre(len(list), "GPU"), joinVendors(driverOf)),
+		Summary:  fmt.Sprintf("%s not driven by %s.", cli.CountAre(len(list), "GPU"), gpu.Drivers()),
 		Evidence: someOf(list),
 		Why:      "A container cannot use it, and it is not offered.",
 		Fix: []string{
-			"modprobe " + joinVendors(driverOf) + ", and take the GPU from a driver for virtual machines " +
-				"(driver_override)",
+			"modprobe " + gpu.Drivers() + ", and take the GPU from a driver for virtual machines (driver_override)",
 		},
 	}}
 }

@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -46,7 +47,7 @@ func (n *Node) readHardware() {
 	ports := n.portsBetween()
 	for _, address := range slices.SortedFunc(maps.Keys(ports), topology.Address.Compare) {
 		if d, ok := n.Tree.Device(address); ok && !n.complexes.hasPort(address) {
-			n.ports = append(n.ports, switchPort{d, ports[address], readText(n.Sys, address, "config") != ""})
+			n.ports = append(n.ports, switchPort{d, ports[address], n.readText(address, "config") != ""})
 		}
 	}
 	if !n.Recorded {
@@ -54,18 +55,14 @@ func (n *Node) readHardware() {
 	}
 }
 
-// readText returns a file of a PCI function, "" for none.
-func readText(sys fs.FS, a topology.Address, file string) string {
-	content, err := fs.ReadFile(sys, path.Join(topology.PCIDevices, a.String(), file))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(content))
+// listNames returns the names in a folder of a PCI function, none without the folder.
+func (n *Node) listNames(a topology.Address, dir string) []string {
+	return topology.Names(n.Sys, pools.FunctionFile(a, "", dir))
 }
 
-// listNames returns the names in a folder of a PCI function, none without the folder.
-func listNames(sys fs.FS, a topology.Address, dir string) []string {
-	return topology.Names(sys, path.Join(topology.PCIDevices, a.String(), dir))
+// readText returns a file of a PCI function, "" for none.
+func (n *Node) readText(a topology.Address, file string) string {
+	return pools.ReadText(n.Sys, pools.FunctionFile(a, "", file))
 }
 
 func (n *Node) hasNearGPU(d *topology.Device) bool {
@@ -80,7 +77,7 @@ var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 
 // hasRDMA reports whether a VF has RDMA, in a container too.
 func (n *Node) hasRDMA(vf *topology.Device) bool {
-	return len(vf.RDMA) > 0 || slices.ContainsFunc(listNames(n.Sys, vf.Address, ""), auxiliaryRDMA.MatchString)
+	return len(vf.RDMA) > 0 || slices.ContainsFunc(n.listNames(vf.Address, ""), auxiliaryRDMA.MatchString)
 }
 
 // createdVFs lists the VFs of the PFs that a condition selects, whether a plugin offers them or not.
@@ -97,7 +94,7 @@ func (n *Node) createdVFs(describe func(pf, vf *topology.Device) string) (list [
 
 // totalVFs returns the file sriov_totalvfs of a PF, "" for none.
 func (n *Node) totalVFs(pf *topology.Device) string {
-	return readText(n.Sys, pf.Address, "sriov_totalvfs")
+	return n.readText(pf.Address, "sriov_totalvfs")
 }
 
 // portsBetween returns the ports between GPUs and VFs that share a switch, and whether each redirects.
@@ -124,19 +121,20 @@ func (n *Node) missingNodes() (missing []string) {
 		}
 	}
 	for _, d := range n.gpus {
-		v, ok := driverVendor(d)
+		maker, ok := driverMaker(d)
 		if !ok {
 			continue
 		}
-		want(v.control, "all "+v.title+" GPUs")
-		for _, name := range listNames(n.Sys, d.Address, "drm") {
+		v := vendors[maker.Vendor]
+		want(v.control, "all "+maker.Title+" GPUs")
+		for _, name := range n.listNames(d.Address, "drm") {
 			if v.render && strings.HasPrefix(name, "renderD") {
 				want("dri/"+name, "GPU "+d.Address.String())
 			}
 		}
 	}
 	for _, vf := range n.VFs {
-		for _, name := range listNames(n.Sys, vf.Address, "infiniband_verbs") {
+		for _, name := range n.listNames(vf.Address, "infiniband_verbs") {
 			want("infiniband/"+name, "VF "+vf.Address.String())
 			want("infiniband/rdma_cm", "all RDMA devices")
 		}
@@ -261,10 +259,8 @@ func vfFinding(id string, severity Severity, list []string, problem, why, fix st
 	}}
 }
 
-// vendor is a maker of GPUs, as far as an examination looks at its driver and its own device plugin.
+// vendor is what an examination looks at of the driver and the own device plugin of a maker of GPUs.
 type vendor struct {
-	title   string
-	driver  string // of its PCI functions
 	control string // device node that all of its GPUs share
 	render  bool   // each GPU has a render node
 	maker   string // program that makes the device nodes; "" if the driver does
@@ -272,35 +268,27 @@ type vendor struct {
 	socket func(name string) bool
 }
 
-var vendors = []vendor{
-	{
-		title: "AMD", driver: "amdgpu", control: "kfd", render: true,
+// vendors has a row for each of [gpu.Makers].
+var vendors = map[string]vendor{
+	gpu.AMD: {
+		control: "kfd", render: true,
 		// kubevirt's device-plugin-manager: no suffix
 		socket: func(name string) bool { return strings.HasPrefix(name, "amd.com_") },
 	},
-	{
-		title: "NVIDIA", driver: "nvidia", control: "nvidiactl", maker: "nvidia-modprobe",
+	gpu.NVIDIA: {
+		control: "nvidiactl", maker: "nvidia-modprobe",
 		// internal/plugin/server.go there
 		socket: func(name string) bool { return strings.HasPrefix(name, "nvidia-") && path.Ext(name) == ".sock" },
 	},
 }
 
-// driverVendor returns the vendor whose driver has a GPU; false where another driver has it, or none.
-func driverVendor(d *topology.Device) (vendor, bool) {
-	i := slices.IndexFunc(vendors, func(v vendor) bool { return v.driver == d.Driver })
+// driverMaker returns the maker whose driver has a GPU; false where another driver has it, or none.
+func driverMaker(d *topology.Device) (gpu.Maker, bool) {
+	i := slices.IndexFunc(gpu.Makers, func(m gpu.Maker) bool { return m.Driver == d.Driver })
 	if i < 0 {
-		return vendor{}, false
+		return gpu.Maker{}, false
 	}
-	return vendors[i], true
-}
-
-// joinVendors lists the vendors for people, as "AMD or NVIDIA".
-func joinVendors(name func(vendor) string) string {
-	var names []string
-	for _, v := range vendors {
-		names = append(names, name(v))
-	}
-	return strings.Join(names, " or ")
+	return gpu.Makers[i], true
 }
 
 // nodesFix returns the remedy for missing device nodes: the modules to load, and the programs that make
@@ -308,16 +296,12 @@ func joinVendors(name func(vendor) string) string {
 func nodesFix() string {
 	var modules []string
 	var makers strings.Builder
-	for _, v := range vendors {
-		modules = append(modules, v.driver)
-		if v.maker != "" {
-			makers.WriteString("; " + v.title + "'s nodes are created by " + v.maker)
+	for _, m := range gpu.Makers {
+		modules = append(modules, m.Driver)
+		if program := vendors[m.Vendor].maker; program != "" {
+			makers.WriteString("; " + m.Title + "'s nodes are created by " + program)
 		}
 	}
 	modules = append(modules, "ib_uverbs")
 	return "modprobe the node's module (" + strings.Join(modules, ", ") + " or rdma_ucm)" + makers.String()
 }
-
-func titleOf(v vendor) string { return v.title }
-
-func driverOf(v vendor) string { return v.driver }

@@ -158,11 +158,8 @@ func findUnenforced(n *Node) []Finding {
 	}}
 }
 
-// stockSocket is the socket of a running plugin that Tandem replaces.
-type stockSocket struct{ plugin, path string }
-
-// stockSockets returns the sockets of running plugins that Tandem replaces.
-func (n *Node) stockSockets() (stock []stockSocket) {
+// stockPlugins finds running plugins that Tandem replaces, by their sockets.
+func stockPlugins(n *Node) (findings []Finding) {
 	resources := slices.Sorted(maps.Keys(n.checkpoint.Registered()))
 	for _, folder := range []string{"device-plugins", "plugins_registry"} {
 		dir := filepath.Join(n.KubeletDir, folder)
@@ -178,10 +175,20 @@ func (n *Node) stockSockets() (stock []stockSocket) {
 				n.noteDenied(path, err)
 				continue
 			}
-			stock = append(stock, stockSocket{plugin, path})
+			findings = append(findings, Finding{
+				ID: "stock-plugin", Severity: Error,
+				Summary:  fmt.Sprintf("%s is running on this node.", plugin),
+				Evidence: []string{"somebody listens on " + path},
+				Why: "Two plugins for one resource allocate the same devices to different pods; " +
+					"and when one plugin ends, the kubelet also removes the other (up to Kubernetes 1.36).",
+				Fix: []string{
+					"remove it from this node before you install Tandem: docs/deployers.md has the steps for its chart, " +
+						"YAML or operator",
+				},
+			})
 		}
 	}
-	return stock
+	return findings
 }
 
 // ownSocket matches the name of Tandem's sockets: the resource and a random part.
@@ -192,9 +199,9 @@ func stockPlugin(socket string, resources []string) string {
 	if ownSocket.MatchString(socket) {
 		return ""
 	}
-	for _, v := range vendors {
-		if v.socket(socket) {
-			return v.title + "'s device plugin"
+	for _, m := range gpu.Makers {
+		if vendors[m.Vendor].socket(socket) {
+			return m.Title + "'s device plugin"
 		}
 	}
 	for _, r := range resources {
@@ -231,22 +238,4 @@ func kubeletSockets(n *Node) []Finding {
 			"check the kubelet's feature gates for KubeletPodResources=false (before Kubernetes 1.28)",
 		},
 	}}
-}
-
-// stockPlugins finds running plugins that Tandem replaces.
-func stockPlugins(n *Node) (findings []Finding) {
-	for _, stock := range n.stockSockets() {
-		findings = append(findings, Finding{
-			ID: "stock-plugin", Severity: Error,
-			Summary:  fmt.Sprintf("%s is running on this node.", stock.plugin),
-			Evidence: []string{"somebody listens on " + stock.path},
-			Why: "Two plugins for one resource allocate the same devices to different pods; " +
-				"and when one plugin ends, the kubelet also removes the other (up to Kubernetes 1.36).",
-			Fix: []string{
-				"remove it from this node before you install Tandem: docs/deployers.md has the steps for its chart, " +
-					"YAML or operator",
-			},
-		})
-	}
-	return findings
 }

@@ -6,12 +6,12 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"io/fs"
 	"path"
 	"strconv"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -114,12 +114,9 @@ func (p *pairTruth) readACS(tree *topology.Tree) {
 }
 
 func readTruth(n *Node, a topology.Address) gpuTruth {
-	t := gpuTruth{Address: a}
+	t := gpuTruth{Address: a, IOMMU: pools.ReadLink(n.Sys, pools.FunctionFile(a, "", "iommu_group"))}
 	if d, ok := n.Tree.Device(a); ok {
 		t.PCIe = linkTruth{d.PCIe, d.PCIe.Degraded()}
-	}
-	if target, err := fs.ReadLink(n.Sys, path.Join(topology.PCIDevices, a.String(), "iommu_group")); err == nil {
-		t.IOMMU = path.Base(target)
 	}
 	return t
 }
@@ -131,20 +128,16 @@ func readPorts(n *Node, a topology.Address) []portTruth {
 		return ports
 	}
 	for _, rdma := range d.RDMA {
-		dir := path.Join(topology.PCIDevices, a.String(), "infiniband", rdma, "ports")
+		dir := pools.FunctionFile(a, "", "infiniband", rdma, "ports")
 		for _, name := range topology.Names(n.Sys, dir) {
 			number, err := strconv.Atoi(name)
 			if err != nil {
 				continue
 			}
-			text := func(file string) string {
-				content, err := fs.ReadFile(n.Sys, path.Join(dir, name, file))
-				if err != nil {
-					return "" // unknown
-				}
-				return strings.TrimSpace(string(content))
-			}
-			ports = append(ports, portTruth{Device: rdma, Port: number, State: text("state"), Rate: text("rate")})
+			ports = append(ports, portTruth{
+				Device: rdma, Port: number, State: pools.ReadText(n.Sys, path.Join(dir, name, "state")),
+				Rate: pools.ReadText(n.Sys, path.Join(dir, name, "rate")),
+			})
 		}
 	}
 	return ports

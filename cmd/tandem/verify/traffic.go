@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -209,18 +209,9 @@ func (e *End) readPair(tree *topology.Tree, vf, gpu topology.Address) {
 
 // readPort reads the files of the port (Documentation/ABI/stable/sysfs-class-infiniband).
 func (e *End) readPort(sys fs.FS, vf topology.Address) {
-	dir := path.Join(topology.PCIDevices, vf.String(), "infiniband", e.RDMA, "ports", port)
-	e.State, e.Rate = readText(sys, dir, "state"), readText(sys, dir, "rate")
+	dir := pools.FunctionFile(vf, "", "infiniband", e.RDMA, "ports", port)
+	e.State, e.Rate = pools.ReadText(sys, dir+"/state"), pools.ReadText(sys, dir+"/rate")
 	e.RateGbps = parseRate(e.Rate)
-}
-
-// readText returns the content of a file without white space around it; "" for an unreadable file.
-func readText(sys fs.FS, dir, file string) string {
-	content, err := fs.ReadFile(sys, path.Join(dir, file))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(content))
 }
 
 // parseRate returns the number of "200 Gb/sec (4X HDR)" or "2.5 Gb/sec (1X SDR)" in Gb/s (rate_show in
