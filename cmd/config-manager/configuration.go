@@ -36,9 +36,9 @@ type keeper struct {
 // of the label.
 const again = 30 * time.Second
 
-// run installs the configuration of each value of the label, or only of the first value, until ctx is done.
-// It returns the first error, and the container restarts, unless wait is set.
-func (k *keeper) run(ctx context.Context, labels <-chan string) error {
+// runUntilDone installs the configuration of each value of the label, or only of the first value, until ctx
+// is done. It returns the first error, and the container restarts, unless wait is set.
+func (k *keeper) runUntilDone(ctx context.Context, labels <-chan string) error {
 	k.log.Info("waiting for the label", "node", k.nodeName, "label", k.nodeLabel)
 	var label, told string
 	var retry <-chan time.Time
@@ -49,7 +49,7 @@ func (k *keeper) run(ctx context.Context, labels <-chan string) error {
 		case label = <-labels:
 		case <-retry:
 		}
-		err := k.update(label)
+		err := k.updateTarget(label)
 		switch {
 		case err == nil && !k.oneshot:
 			told, retry = "", nil
@@ -65,12 +65,12 @@ func (k *keeper) run(ctx context.Context, labels <-chan string) error {
 	}
 }
 
-// update installs the configuration of a value of the label, and signals the plugin if the configuration
-// changed or if an earlier signal failed. A file next to the target marks a pending signal, from before the
-// change until after the signal. So neither a failure nor the end of this process leaves the plugin with its
-// old configuration.
-func (k *keeper) update(label string) error {
-	name, err := k.choose(label)
+// updateTarget installs the configuration of a value of the label, and signals the plugin if the
+// configuration changed or if an earlier signal failed. A file next to the target marks a pending signal,
+// from before the change until after the signal. So neither a failure nor the end of this process leaves the
+// plugin with its old configuration.
+func (k *keeper) updateTarget(label string) error {
+	name, err := k.chooseName(label)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (k *keeper) update(label string) error {
 		source = filepath.Join(k.source, name)
 	}
 	due := k.target + ".signal-due"
-	there, err := leads(k.target, source)
+	there, err := isLinked(k.target, source)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (k *keeper) update(label string) error {
 				return fmt.Errorf("note that a signal is due: %w", err)
 			}
 		}
-		if err := link(source, k.target); err != nil {
+		if err := linkTarget(source, k.target); err != nil {
 			return fmt.Errorf("put the configuration in place: %w", err)
 		}
 	}
@@ -103,7 +103,7 @@ func (k *keeper) update(label string) error {
 	case err != nil:
 		return fmt.Errorf("find out if a signal is due: %w", err)
 	}
-	if err := k.tell(); err != nil {
+	if err := k.signalPlugin(); err != nil {
 		return err
 	}
 	if err := os.Remove(due); err != nil {
@@ -112,8 +112,8 @@ func (k *keeper) update(label string) error {
 	return nil
 }
 
-// leads reports whether target is already a link to source.
-func leads(target, source string) (bool, error) {
+// isLinked reports whether target is already a link to source.
+func isLinked(target, source string) (bool, error) {
 	wanted, err := filepath.EvalSymlinks(source)
 	if err != nil {
 		return false, fmt.Errorf("find the configuration: %w", err)
@@ -125,8 +125,8 @@ func leads(target, source string) (bool, error) {
 	return err == nil && now == wanted, nil
 }
 
-// link makes target a link to source, atomically.
-func link(source, target string) error {
+// linkTarget makes target a link to source, atomically.
+func linkTarget(source, target string) error {
 	next := target + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -137,9 +137,9 @@ func link(source, target string) error {
 	return os.Rename(next, target)
 }
 
-// tell sends the signal to the plugin.
-func (k *keeper) tell() error {
-	processes, err := find(k.proc, k.process)
+// signalPlugin sends the signal to the plugin.
+func (k *keeper) signalPlugin() error {
+	processes, err := findProcesses(k.proc, k.process)
 	if err != nil {
 		return err
 	}
@@ -159,9 +159,9 @@ const (
 	ownPlugin   = "tandem-gpu"
 )
 
-// find returns the processes that were started under a name, in any directory. It returns an error if there
-// is none, because the plugin would keep its old configuration.
-func find(proc, name string) ([]int, error) {
+// findProcesses returns the processes that were started under a name, in any directory. It returns an error
+// if there is none, because the plugin would keep its old configuration.
+func findProcesses(proc, name string) ([]int, error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -200,17 +200,17 @@ const (
 // defaultName is the name of the configuration of the strategy named.
 const defaultName = "default"
 
-// choose returns the name of the configuration for a value of the label, "" for none.
-func (o *options) choose(label string) (string, error) {
-	there, err := configurations(o.source)
+// chooseName returns the name of the configuration for a value of the label, "" for none.
+func (o *options) chooseName(label string) (string, error) {
+	there, err := listConfigurations(o.source)
 	if err != nil {
 		return "", err
 	}
 	switch {
 	case label != "":
-		return o.known(there, label, "the node's label "+o.nodeLabel)
+		return o.checkKnown(there, label, "the node's label "+o.nodeLabel)
 	case o.preset != "":
-		return o.known(there, o.preset, "--default-config")
+		return o.checkKnown(there, o.preset, "--default-config")
 	}
 	for _, strategy := range o.fallbacks {
 		switch {
@@ -229,8 +229,8 @@ func (o *options) choose(label string) (string, error) {
 		o.nodeLabel, strings.Join(o.fallbacks, ", "), strings.Join(there, ", "))
 }
 
-// known checks that a configuration exists; whose names the source of the name in the error.
-func (o *options) known(there []string, name, whose string) (string, error) {
+// checkKnown checks that a configuration exists; whose names the source of the name in the error.
+func (o *options) checkKnown(there []string, name, whose string) (string, error) {
 	if !slices.Contains(there, name) {
 		return "", fmt.Errorf("%s names the configuration %q: %s has %s alone",
 			whose, name, o.source, strings.Join(there, ", "))
@@ -238,9 +238,9 @@ func (o *options) known(there []string, name, whose string) (string, error) {
 	return name, nil
 }
 
-// configurations returns the configurations of a directory, sorted. Entries with two leading dots belong to
-// Kubernetes' atomic update of ConfigMaps.
-func configurations(dir string) ([]string, error) {
+// listConfigurations returns the configurations of a directory, sorted. Entries with two leading dots belong
+// to Kubernetes' atomic update of ConfigMaps.
+func listConfigurations(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("list the configurations: %w", err)

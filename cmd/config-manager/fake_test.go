@@ -17,9 +17,9 @@ func newOptions(t *testing.T, variables map[string]string) options {
 	t.Helper()
 	var o options
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
-	o.register(set)
+	o.registerFlags(set)
 	check(t, fromEnvironment(set, func(name string) (string, bool) { v, ok := variables[name]; return v, ok }))
-	check(t, o.check())
+	check(t, o.checkFlags())
 	return o
 }
 

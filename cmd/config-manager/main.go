@@ -50,10 +50,10 @@ plugin a signal when the label changes. Each flag also has an environment variab
 			if err := fromEnvironment(cmd.Flags(), env); err != nil {
 				return err
 			}
-			return o.check()
+			return o.checkFlags()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := connection(o.kubeconfig)
+			config, err := findServer(o.kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -62,16 +62,16 @@ plugin a signal when the label changes. Each flag also has an environment variab
 				return err
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-			return (&keeper{options: o, proc: "/proc", log: log}).run(cmd.Context(), labels)
+			return (&keeper{options: o, proc: "/proc", log: log}).runUntilDone(cmd.Context(), labels)
 		},
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	o.register(cmd.Flags())
+	o.registerFlags(cmd.Flags())
 	return cmd
 }
 
-// connection returns the API server of a kubeconfig, or of the pod's service account.
-func connection(kubeconfig string) (*rest.Config, error) {
+// findServer returns the API server of a kubeconfig, or of the pod's service account.
+func findServer(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
 		if err != nil {
@@ -102,7 +102,7 @@ type options struct {
 	wait       bool
 }
 
-func (o *options) register(set *pflag.FlagSet) {
+func (o *options) registerFlags(set *pflag.FlagSet) {
 	set.SortFlags = false
 	set.BoolVar(&o.oneshot, "oneshot", false, "apply the label's value once and exit")
 	set.StringVar(&o.kubeconfig, "kubeconfig", "",
@@ -143,7 +143,7 @@ func fromEnvironment(set *pflag.FlagSet, env func(string) (string, bool)) error 
 	return problem
 }
 
-func (o *options) check() error {
+func (o *options) checkFlags() error {
 	for _, needed := range []struct{ flag, value string }{
 		{"node-name", o.nodeName}, {"node-label", o.nodeLabel},
 		{"config-file-srcdir", o.source}, {"config-file-dst", o.target},

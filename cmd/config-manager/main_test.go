@@ -137,7 +137,7 @@ func TestFollowsTheLabel(t *testing.T) {
 			source := configMap(t, "default", "mixed")
 			check(t, os.Symlink(filepath.Join(source, "mixed"), target)) // by the init container
 			set := newOptions(t, pod(api, source, target))
-			config, err := connection(set.kubeconfig)
+			config, err := findServer(set.kubeconfig)
 			check(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			labels, err := watchLabel(ctx, config, set.nodeName, set.nodeLabel)
@@ -145,7 +145,7 @@ func TestFollowsTheLabel(t *testing.T) {
 			proc := processes(t, map[int]string{1: "/pause\x00", 7: "/bin/sh\x00-c\x00nvidia-device-plugin\x00",
 				os.Getpid(): started + "\x00--fail-on-init-error\x00"})
 			ended := make(chan error, 1)
-			go func() { ended <- (&keeper{options: set, proc: proc, log: quiet()}).run(ctx, labels) }()
+			go func() { ended <- (&keeper{options: set, proc: proc, log: quiet()}).runUntilDone(ctx, labels) }()
 			for _, step := range []struct{ label, want string }{
 				{"default", "# default\n"}, {"", ""}, {"mixed", "# mixed\n"},
 			} {
@@ -190,7 +190,7 @@ func TestWaits(t *testing.T) {
 			set := newOptions(t, pod(api, source, target))
 			set.oneshot, set.wait, set.process = c.oneshot, true, "tandem-rdma"
 			set.send = !c.oneshot
-			config, err := connection(set.kubeconfig)
+			config, err := findServer(set.kubeconfig)
 			check(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -204,7 +204,7 @@ func TestWaits(t *testing.T) {
 				options: set, log: slog.New(slog.NewTextHandler(said, nil)),
 				proc: processes(t, map[int]string{os.Getpid(): "tandem-rdma\x00"}),
 			}
-			go func() { ended <- keeper.run(ctx, labels) }()
+			go func() { ended <- keeper.runUntilDone(ctx, labels) }()
 			for want := `names the configuration \"none-such\"`; !strings.Contains(await(t, said), want); {
 			}
 			if content, err := os.ReadFile(target); string(content) != c.before || (err == nil) != (c.before != "") {
@@ -236,7 +236,7 @@ func TestLooksAgain(t *testing.T) {
 			log:     slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelError})),
 		}
 		ended := make(chan error, 1)
-		go func() { ended <- keeper.run(t.Context(), labels) }()
+		go func() { ended <- keeper.runUntilDone(t.Context(), labels) }()
 		<-time.After(5 * again)
 		check(t, os.WriteFile(filepath.Join(source, "late"), []byte("# late\n"), 0o600))
 		check(t, <-ended)

@@ -38,7 +38,7 @@ func TestSignalThatFailed(t *testing.T) {
 		{without, "default", "there is none in this pod", 0}, // the plugin may have read the other one meanwhile
 		{with, "default", "", 1},
 	} {
-		err := (&keeper{options: set, proc: step.proc, log: quiet()}).update(step.label) // a new keeper
+		err := (&keeper{options: set, proc: step.proc, log: quiet()}).updateTarget(step.label) // a new keeper
 		if (err != nil) != (step.failure != "") || err != nil && !strings.Contains(err.Error(), step.failure) {
 			t.Errorf("%+v: %v", step, err)
 		}

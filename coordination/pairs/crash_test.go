@@ -54,7 +54,7 @@ func TestEveryStepOfAPairsFile(t *testing.T) {
 		var vfs []VF
 		for _, d := range all {
 			if d.Kind == device.VF {
-				vfs = append(vfs, d.named(tree))
+				vfs = append(vfs, d.namedVF(tree))
 			}
 		}
 		before, after := New(vfs), Compose(tree, all, vfs)

@@ -182,7 +182,7 @@ func (f *Folder) Tidy(
 			if f.Has(file) {
 				kept[file] = true
 				all := devices(container.Devices)
-				f.write(func() { f.restore(file, tree, container, all) })
+				f.changeFile(func() { f.restoreFile(file, tree, container, all) })
 			}
 		}
 	}
@@ -200,22 +200,23 @@ func (f *Folder) Tidy(
 		case first == recorded:
 			lacking[file] = first
 		default:
-			f.write(func() { _ = f.disk.Remove(file) })
+			f.changeFile(func() { _ = f.disk.Remove(file) })
 		}
 	}
 	f.lacking = lacking
 }
 
-// write changes a single file, so that no answer to a container waits for the files of all others.
-func (f *Folder) write(change func()) {
+// changeFile changes a single file, so that no answer to a container waits for the files of all others.
+func (f *Folder) changeFile(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
 }
 
-// restore writes a container's pairs file if it is missing, of another boot, or lacks GPUs of the container.
-// If a container runtime has created a directory in place of a missing file, restore removes the directory.
-func (f *Folder) restore(file string, tree *topology.Tree, container kubelet.Granted, all []Device) {
+// restoreFile writes a container's pairs file if it is missing, of another boot, or lacks GPUs of the
+// container. If a container runtime has created a directory in place of a missing file, restore removes the
+// directory.
+func (f *Folder) restoreFile(file string, tree *topology.Tree, container kubelet.Granted, all []Device) {
 	before, err := readOf(f.disk, file)
 	hasGPU := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.GPU })
 	hasVF := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.VF })
@@ -230,7 +231,7 @@ func (f *Folder) restore(file string, tree *topology.Tree, container kubelet.Gra
 	}
 	for _, d := range all {
 		if d.Kind == device.VF && err != nil {
-			vfs = append(vfs, d.named(tree))
+			vfs = append(vfs, d.namedVF(tree))
 		}
 	}
 	if info, err := os.Lstat(file); err == nil && info.IsDir() {
@@ -305,9 +306,9 @@ func commonBridge(tree *topology.Tree, a, b topology.Address) *topology.Address 
 	return common
 }
 
-// named returns the tree's names of a VF; a sub-function is not in the tree, and the names of its function
+// namedVF returns the tree's names of a VF; a sub-function is not in the tree, and the names of its function
 // are not those of the sub-function.
-func (d Device) named(tree *topology.Tree) VF {
+func (d Device) namedVF(tree *topology.Tree) VF {
 	vf := VF{ID: d.ID, Address: d.Address, Resource: d.Resource}
 	function, ok := tree.Device(d.Address)
 	if !ok || topology.UnitOfID(d.ID).Name != d.Address.String() {

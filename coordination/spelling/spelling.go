@@ -27,7 +27,7 @@ func Propose(nearest []string) string {
 func Nearest(word string, known []string) (nearest []string) {
 	least := math.MaxInt
 	for _, k := range known {
-		switch like, distance := similar(strings.ToLower(word), strings.ToLower(k)); {
+		switch like, distance := areSimilar(strings.ToLower(word), strings.ToLower(k)); {
 		case !like || distance > least || slices.Contains(nearest, k):
 		case distance < least:
 			nearest, least = []string{k}, distance
@@ -38,11 +38,11 @@ func Nearest(word string, known []string) (nearest []string) {
 	return nearest
 }
 
-// similar reports whether a and b differ by a typo or two, one contains the other, or b begins with a. It
+// areSimilar reports whether a and b differ by a typo or two, one contains the other, or b begins with a. It
 // also returns their distance.
-func similar(a, b string) (like bool, distance int) {
+func areSimilar(a, b string) (like bool, distance int) {
 	const start, part, long = 3, 4, 5
-	distance = edits(a, b)
+	distance = countEdits(a, b)
 	most := 1
 	if min(len(a), len(b)) >= long {
 		most = 2
@@ -53,9 +53,9 @@ func similar(a, b string) (like bool, distance int) {
 	return typo || begins || contains && min(len(a), len(b)) >= part, distance
 }
 
-// edits returns the number of inserted, deleted and replaced letters, and of exchanged neighbours (the
+// countEdits returns the number of inserted, deleted and replaced letters, and of exchanged neighbours (the
 // distance of optimal string alignment).
-func edits(a, b string) int {
+func countEdits(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)

@@ -39,7 +39,7 @@ func TestEdits(t *testing.T) {
 		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"flaw", "lawn", 2}, {"ab", "ba", 1},
 		{"isRDAM", "isRDMA", 1}, {"ca", "abc", 3},
 	} {
-		if got := edits(c.a, c.b); got != c.want {
+		if got := countEdits(c.a, c.b); got != c.want {
 			t.Errorf("from %q to %q: %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
