@@ -300,26 +300,26 @@ type Config struct {
 	// claims still run.
 	Drain bool
 
-	Observer DriverObserver // may be nil
+	Observer driverObserver // may be nil
 	// Unsound receives the unsound devices of claims every 10 s, all of them each time. It must return
 	// immediately. May be nil.
 	Unsound func([]coordination.Unsound)
 	Log     *slog.Logger
 }
 
-// DriverObserver receives events of a Driver. Its methods must return immediately and be safe for concurrent
+// driverObserver receives events of a Driver. Its methods must return immediately and be safe for concurrent
 // use.
-type DriverObserver interface {
+type driverObserver interface {
 	// Registered reports that the kubelet knows the driver.
 	Registered(driver string)
 	// Claims reports a call of the kubelet to prepare or unprepare claims, and the number of failed claims.
 	Claims(call string, took time.Duration, claims, failed int)
 }
 
-// Calls reported to a DriverObserver.
+// Calls reported to a driverObserver.
 const (
-	Prepare   = "prepare"
-	Unprepare = "unprepare"
+	callPrepare   = "prepare"
+	callUnprepare = "unprepare"
 )
 
 // PluginDir returns the driver's directory below the kubelet's, which persists over boots: it contains the

@@ -80,7 +80,7 @@ func (s *claimService) PrepareResourceClaims(
 			s.writeStatus(state, claim, prepared)
 		}
 	}
-	s.observeCall(Prepare, took, len(list), failed)
+	s.observeCall(callPrepare, took, len(list), failed)
 	if failed > 0 {
 		s.refused.Fire()
 	}
@@ -173,7 +173,7 @@ func (s *claimService) UnprepareResourceClaims(
 		s.statuses.dropStatus(claim.UID)
 		log.Info("unprepared")
 	}
-	s.observeCall(Unprepare, took, len(list), failed)
+	s.observeCall(callUnprepare, took, len(list), failed)
 	s.viewer.changed.Fire()
 	return answers, nil
 }

@@ -200,7 +200,7 @@ func (m *Monitor) Allocated(v admission.Verdict) {
 	}
 }
 
-// Claims implements dra.DriverObserver.
+// Claims counts a call of the kubelet to package dra.
 func (m *Monitor) Claims(call string, took time.Duration, claims, failed int) {
 	m.counts.claims.WithLabelValues(call, "done").Add(float64(claims - failed))
 	m.counts.claims.WithLabelValues(call, "failed").Add(float64(failed))
