@@ -45,14 +45,12 @@ func (tx *transaction) answer(q *api.PreferRequest, o observation) (ids []string
 	p := tx.makePlan(&choice, q, &container, o)
 	kind := tx.resources[q.GetResource()].Kind
 	tx.observe(func(to DecisionObserver) { to.QuestionAnswered(known.Source) })
-	tx.decision = &history.Decision{
-		At: o.asked, Took: tx.now().Sub(o.asked), Container: container.Likely(), PodUID: container.PodUID(),
-		HasQuestion: true, Known: known.For(kind),
-		Resource: q.GetResource(), Size: int(q.GetSize()), Available: len(q.GetAvailable()),
-		MustInclude: q.GetMustInclude(),
-		Tree:        tx.tree, Request: request, Choice: choice, Chosen: p.devices[q.GetResource()],
-		Planned: p.others(q.GetResource()),
-	}
+	tx.decision = history.New(&api.Decision{
+		TimeUnixNano: o.asked.UnixNano(), TookNano: int64(tx.now().Sub(o.asked)), Asked: true,
+		Known: known.For(kind), Resource: q.GetResource(), Size: q.GetSize(),
+		Available: uint32(len(q.GetAvailable())), MustInclude: q.GetMustInclude(),
+		Chosen: p.devices[q.GetResource()], Planned: deviceLists(p.others(q.GetResource())),
+	}, history.Input{Tree: tx.tree, Request: request, Choice: choice}, container.Likely(), container.PodUID())
 	return p.devices[q.GetResource()], known.For(kind) + "; " + choice.Reason, nil
 }
 

@@ -18,7 +18,6 @@ import (
 	kubeletmodel "github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/model"
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // judge plays both plugins towards a coordinator, and records for the model of package history.
@@ -107,14 +106,11 @@ func (j *judge) Prefer(_ *model.Pod, _ *model.Container, q model.Question) []str
 
 // takenForFree returns the devices that the newest decision took for free.
 func (j *judge) takenForFree() map[string][]string {
-	all := j.coordinator.history.All()
-	spare := all[len(all)-1].Request.Spare
+	s := j.coordinator.current()
 	free := map[string][]string{}
-	for name, devices := range map[string][]placement.Device{gpus: spare.GPUs, vfs: spare.VFs} {
-		free[name] = make([]string, len(devices))
-		for i, d := range devices {
-			free[name][i] = d.ID
-		}
+	for name, kind := range map[string]device.Kind{gpus: device.GPU, vfs: device.VF} {
+		spare, _ := s.books().spareAndTaken(kind, s.open.container)
+		free[name] = idsOf(spare)
 	}
 	return free
 }

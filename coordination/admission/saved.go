@@ -87,9 +87,9 @@ func (c *committedState) save() savedState {
 	if p := s.open.live(c.now()); p != nil {
 		k.Plan = &savedPlan{p.devices, p.resource, saveContainer(s.open.container), k.Open != nil, p.expires}
 	}
-	var living []history.Decision
-	c.locked(func() { living = c.history.OfRunning() })
-	k.Decisions = history.Save(living)
+	var decisions []history.Decision
+	c.locked(func() { decisions = c.history.All() })
+	k.Decisions = history.Save(decisions)
 	return k
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/scale"
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // watched counts the looks of an admission at PodResources and at what pods ask for.
@@ -101,40 +100,6 @@ func TestSecondHalfWithoutList(t *testing.T) {
 		if !device.SameSet(ids, planned) || strings.Contains(why, "asked first") {
 			t.Errorf("%v, planned %v: %s", ids, planned, why)
 		}
-	}
-}
-
-// What the plan was made from is what a choice for the second half alone would lead to.
-func TestSecondHalfIsChosenAsIfAnew(t *testing.T) {
-	t.Parallel()
-	checked := 0
-	for seed := range uint64(scale.Rounds(10)) {
-		for _, setup := range setups {
-			a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
-			a.source = []intent.Source{"", intent.PodsAPI}[seed%2]
-			a.keepCheckpoint()
-			a.mixedLoad(60)
-			everyone := func(kubelet.Container) bool { return true }
-			for _, e := range a.coordinator.history.Of(kubelet.View{}, everyone) {
-				if !e.HasQuestion {
-					continue
-				}
-				again, err := placement.Choose(e.Tree, e.Request)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !slices.Equal(again.Pairs, e.Choice.Pairs) || again.Reason != e.Choice.Reason {
-					t.Errorf("%s, seed %d: %v (%s), want %v (%s)", setup.name(), seed, e.Choice.Pairs, e.Choice.Reason,
-						again.Pairs, again.Reason)
-				}
-				if len(e.Planned) == 0 && len(e.Choice.Pairs) > 0 {
-					checked++
-				}
-			}
-		}
-	}
-	if checked < scale.Rounds(100) {
-		t.Errorf("%d second halves", checked)
 	}
 }
 

@@ -37,12 +37,18 @@ func newStatus(s *state, now time.Time, known survey) *api.StatusResponse {
 		answer.Resources = append(answer.Resources, resourceStatus(r, b, ended))
 	}
 	if p := s.open.live(now); p != nil {
-		answer.Plan = &api.Plan{Devices: map[string]*api.DeviceList{}, ExpiresUnixNano: p.expires.UnixNano()}
-		for name, ids := range p.devices {
-			answer.Plan.Devices[name] = &api.DeviceList{Ids: slices.Clone(ids)}
-		}
+		answer.Plan = &api.Plan{Devices: deviceLists(p.devices), ExpiresUnixNano: p.expires.UnixNano()}
 	}
 	return answer
+}
+
+// deviceLists returns devices by resource in the wire format.
+func deviceLists(devices map[string][]string) map[string]*api.DeviceList {
+	lists := make(map[string]*api.DeviceList, len(devices))
+	for name, ids := range devices {
+		lists[name] = &api.DeviceList{Ids: slices.Clone(ids)}
+	}
+	return lists
 }
 
 // resourceStatus returns the devices of a resource with their holders, by the books, or with their ended

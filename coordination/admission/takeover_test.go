@@ -112,7 +112,7 @@ func TestQuestionRightAfterATakeover(t *testing.T) {
 					Resource: vfs, Available: ids(a.all[vfs]), Size: 2,
 				})
 				history := next.history.All()
-				pairs := history[len(history)-1].Choice.Pairs
+				pairs := history[len(history)-1].Encode().GetPairs()
 				switch waited := time.Since(began); {
 				case err != nil:
 					t.Error(err)

@@ -4,16 +4,15 @@ package history
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -53,8 +52,8 @@ func shared(functions []topology.Address, often int) []placement.Device {
 	return devices
 }
 
-// asked returns a decision about a GPU and a NIC.
-func asked(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) *Decision {
+// asked returns the message of a decision about a GPU and a NIC, and its question.
+func asked(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) (*api.Decision, Input) {
 	t.Helper()
 	request := placement.Request{
 		GPUs: []placement.Half{{Count: 1, Free: gpus}}, VFs: []placement.Half{{Count: 1, Free: nics}},
@@ -64,47 +63,9 @@ func asked(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) *De
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Decision{
-		At: time.Unix(1, 0), HasQuestion: true, Resource: "nvidia.com/gpu", Size: 1, Tree: tree, Request: request,
-		Choice: choice, Chosen: []string{choice.GPUs[0].ID},
-	}
-}
-
-// A compacted request has the same message as the whole request.
-func TestFoldedRequestTellsTheSame(t *testing.T) {
-	t.Parallel()
-	tree, gpus, nics := machine(t)
-	random := rand.New(rand.NewPCG(1, 1))
-	for range 20 {
-		replicas, hcas := shared(gpus, 8), shared(nics, 3)
-		shuffled := func(list []placement.Device) []placement.Device {
-			list = slices.Clone(list)
-			random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-			return list
-		}
-		replicas, hcas = shuffled(replicas), shuffled(hcas)
-		n, m := 4+random.IntN(len(replicas)-4), 4+random.IntN(len(hcas)-4)
-		request := placement.Request{
-			GPUs:  []placement.Half{{Count: 1 + random.IntN(4), Held: replicas[:1], Free: replicas[1:n]}},
-			VFs:   []placement.Half{{Count: random.IntN(3), Free: hcas[:m]}},
-			Spare: placement.Devices{GPUs: shuffled(replicas[:n+(len(replicas)-n)/2]), VFs: shuffled(hcas[:m])},
-			Taken: placement.Devices{GPUs: replicas[n+(len(replicas)-n)/2:], VFs: hcas[m:]},
-		}
-		choice, err := placement.Choose(tree, request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		whole := &Decision{HasQuestion: true, Tree: tree, Request: request, Choice: choice}
-		short := &Decision{
-			HasQuestion: true, Tree: tree, Choice: choice, compact: newCompactRequest(request, choice),
-		}
-		if diff := cmp.Diff(whole.encode(true), short.encode(true), protocmp.Transform()); diff != "" {
-			t.Errorf("of %+v (-whole +folded):\n%s", request, diff)
-		}
-		if len(whole.encode(true).GetOptions()) == 0 {
-			t.Error("nothing is told")
-		}
-	}
+	return &api.Decision{
+		TimeUnixNano: 1, Asked: true, Resource: "nvidia.com/gpu", Size: 1, Chosen: []string{choice.GPUs[0].ID},
+	}, Input{tree, request, choice}
 }
 
 // heap returns the live heap in bytes.
@@ -116,8 +77,9 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// The size of a log depends neither on the number of devices nor on the number of trees. Without the bound,
-// the lists of this log would take 250 MiB, and its trees twice mostBytes.
+// The size of a log depends neither on the number of devices nor on the number of trees, whether the file of
+// the next server is written or not. Without the bound, the lists of this log would take 250 MiB, and its
+// trees twice mostBytes.
 func TestLogIsBoundedInBytes(t *testing.T) {
 	tree, gpus, nics := machine(t)
 	read := func() *topology.Tree {
@@ -126,26 +88,40 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	}
 	replicas, hcas := shared(gpus, 2000), shared(nics[:min(8, len(nics))], 1000)
 	few, fewNICs := shared(gpus, 1), shared(nics, 1)
-	for name, next := range map[string]func() *Decision{
-		"long lists": func() *Decision {
-			d := asked(t, tree, few, fewNICs)
-			d.Request.GPUs[0].Free, d.Request.VFs[0].Free = slices.Clone(replicas), slices.Clone(hcas)
-			d.Request.Spare = placement.Devices{GPUs: slices.Clone(replicas), VFs: slices.Clone(hcas)}
-			return d
-		},
-		"other trees": func() *Decision { return asked(t, read(), few, fewNICs) },
-		"long names": func() *Decision {
-			d := asked(t, tree, few, fewNICs)
-			d.MustInclude = []string{strings.Repeat("x", mostBytes/10)}
-			return d
-		},
+	longLists := func() *Decision {
+		m, q := asked(t, tree, few, fewNICs)
+		q.Request.GPUs[0].Free, q.Request.VFs[0].Free = slices.Clone(replicas), slices.Clone(hcas)
+		q.Request.Spare = placement.Devices{GPUs: slices.Clone(replicas), VFs: slices.Clone(hcas)}
+		return New(m, q, nil, "")
+	}
+	for name, c := range map[string]struct {
+		next  func() *Decision
+		saved bool // the file is written after each decision
+	}{
+		"long lists": {longLists, false},
+		"other trees": {func() *Decision {
+			m, q := asked(t, read(), few, fewNICs)
+			return New(m, q, nil, "")
+		}, false},
+		"short lists": {func() *Decision {
+			m, q := asked(t, tree, few, fewNICs)
+			return New(m, q, nil, "")
+		}, true},
+		"long names": {func() *Decision {
+			m, q := asked(t, tree, few, fewNICs)
+			m.MustInclude = []string{strings.Repeat("x", mostBytes/10)}
+			return New(m, q, nil, "")
+		}, true},
 	} {
 		var log Log
 		before := heap()
 		for range Most + 10 {
-			log.Add(next())
+			log.Add(c.next())
 			if got := log.bytes(); got > mostBytes {
 				t.Fatalf("%s: %d bytes by its own count", name, got)
+			}
+			if c.saved {
+				Save(log.All())
 			}
 		}
 		after := heap() - before
@@ -157,8 +133,11 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 		if name != "long names" && len(log.entries) != Most {
 			t.Errorf("%s: %d decisions", name, len(log.entries))
 		}
-		if name == "long lists" && slices.ContainsFunc(log.entries, func(e *Decision) bool { return e.shortened }) {
-			t.Errorf("%s: it is resultDropped what each switch alone would have given", name)
+		dropped := slices.ContainsFunc(log.All(), func(e Decision) bool {
+			return strings.Contains(e.Encode().String(), resultDropped)
+		})
+		if dropped == c.saved {
+			t.Errorf("%s: what each switch alone would have given is dropped: %t", name, dropped)
 		}
 		runtime.KeepAlive(log)
 	}
@@ -168,15 +147,16 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 func TestShortenedDecision(t *testing.T) {
 	t.Parallel()
 	tree, gpus, nics := machine(t)
-	e := asked(t, tree, shared(gpus, 1), shared(nics, 1))
-	whole := e.encode(true)
-	var log Log
-	log.Add(e)
+	decide := func() *Decision {
+		m, q := asked(t, tree, shared(gpus, 1), shared(nics, 1))
+		return New(m, q, nil, "")
+	}
+	whole, e := decide().Encode(), decide()
 	for range 2 {
-		e.shorten()
+		e.message.shorten()
 	}
 	short := e.Encode()
-	if len(short.GetOptions()) == 0 || len(short.GetPairs()) != 1 || e.Tree != nil {
+	if len(short.GetOptions()) == 0 || len(short.GetPairs()) != 1 || e.message.input != nil {
 		t.Errorf("shortened to %v", short)
 	}
 	for i, o := range short.GetOptions() {
@@ -188,4 +168,22 @@ func TestShortenedDecision(t *testing.T) {
 	if diff := cmp.Diff(whole, short, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// A decision that is being completed is neither waited for nor shortened by the next decision.
+func TestDecisionBeingCompleted(t *testing.T) {
+	t.Parallel()
+	tree, gpus, nics := machine(t)
+	var log Log
+	for range 2 {
+		m, q := asked(t, tree, shared(gpus, 1), shared(nics, 1))
+		log.Add(New(m, q, nil, ""))
+	}
+	first := log.entries[0].message
+	first.mu.Lock()
+	first.shorten()
+	if log.bytes() == 0 || first.input == nil {
+		t.Error("the input is dropped while it is used")
+	}
+	first.mu.Unlock()
 }

@@ -21,31 +21,85 @@ import (
 // Decision is a GetPreferredAllocation with the Allocate that followed, or an Allocate without a preceding
 // GetPreferredAllocation. In a log, only the container and the Allocate change.
 type Decision struct {
-	At          time.Time
-	Took        time.Duration
 	Container   *kubelet.Container // nil if unknown
 	PodUID      string             // "" if unknown
-	Resource    string
-	Size        int      // number of requested devices
-	Available   int      // number of offered devices
-	MustInclude []string // offered devices that the answer must contain
-	HasQuestion bool     // false for an Allocate without a preceding GetPreferredAllocation
-	Known       string   // the requests of the container and their source, for people
-	Tree        *topology.Tree
-	Request     placement.Request
-	Choice      placement.Choice
-	Chosen      []string            // preferred devices of the resource
-	Planned     map[string][]string // planned devices of other resources
-	Allocated   []string            // devices of the Allocate
-	AllocatedAt time.Time           // time of the Allocate; zero before
-	Refusal     string              // the reason of a failed Allocate; "" for none
-	Held        bool                // the container has the devices still; set by All and Of
+	Allocated   []string           // devices of the Allocate
+	AllocatedAt time.Time          // time of the Allocate; zero before
+	Refusal     string             // the reason of a failed Allocate; "" for none
+	Held        bool               // the container has the devices still; set by All and Of
 
-	compact   *compactRequest      // replaces Request if that is long
-	message   func() *api.Decision // the wire format without container and Allocate
-	cost      int                  // bytes, without the tree
-	treeCost  int                  // bytes of the tree, which other decisions may share
-	shortened bool                 // Tree, Request and Choice are dropped
+	resource string
+	message  *message
+}
+
+// Input is what a decision had to choose from, and the choice.
+type Input struct {
+	Tree    *topology.Tree
+	Request placement.Request
+	Choice  placement.Choice
+}
+
+// New returns the decision about a question, of a message without container and Allocate. New adds the pairs,
+// and later the switches. The message belongs to the decision.
+func New(m *api.Decision, q Input, container *kubelet.Container, uid string) *Decision {
+	m.Reason = q.Choice.Reason
+	for _, p := range q.Choice.Pairs {
+		m.Pairs = append(m.Pairs, &api.Pair{Gpu: p.GPU.ID, Vf: p.VF.ID, Distance: p.Distance.Level.String()})
+	}
+	return &Decision{
+		Container: container, PodUID: uid, resource: m.GetResource(),
+		message: &message{whole: m, input: &q, cost: messageBytes(m) + q.bytes()},
+	}
+}
+
+// message is the message of a decision. The results of single switches take longer than a decision: they are
+// computed when the message is needed, at the latest for the file of the next server, and their input is
+// dropped.
+type message struct {
+	mu    sync.Mutex
+	whole *api.Decision
+	input *Input // nil if the message has its switches
+	cost  int    // bytes, without the tree
+}
+
+// get returns the message with its switches.
+func (m *message) get() *api.Decision {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.addOptions(true)
+	return m.whole
+}
+
+// addOptions adds the switches, with or without their results. The mutex must be held.
+func (m *message) addOptions(results bool) {
+	if m.input != nil {
+		m.whole.Options = m.input.options(results)
+		m.input, m.cost = nil, messageBytes(m.whole)
+	}
+}
+
+// shorten drops the input, and with it the results of single switches, unless they are being computed.
+func (m *message) shorten() {
+	if m.mu.TryLock() {
+		defer m.mu.Unlock()
+		m.addOptions(false)
+	}
+}
+
+// size returns the bytes of a message, with its tree unless that is the last one counted.
+func (m *message) size(last **topology.Tree) int {
+	if !m.mu.TryLock() { // the results are being computed: the input is about to be dropped
+		return 0
+	}
+	defer m.mu.Unlock()
+	n := m.cost
+	if m.input != nil && m.input.Tree != nil && m.input.Tree != *last {
+		*last = m.input.Tree
+		for range m.input.Tree.Devices() {
+			n += treeDeviceBytes
+		}
+	}
+	return n
 }
 
 // Log holds the latest decisions and those of all existing containers, the oldest first, within [Most] and
@@ -73,7 +127,7 @@ func (e *Decision) firstDevice() (deviceKey, bool) {
 	if len(e.Allocated) == 0 || e.Refusal != "" {
 		return deviceKey{}, false
 	}
-	return deviceKey{e.Resource, e.Allocated[0]}, true
+	return deviceKey{e.resource, e.Allocated[0]}, true
 }
 
 // Add appends a decision. A full log first removes the oldest decision whose container no longer exists; if
@@ -82,12 +136,6 @@ func (d *Log) Add(e *Decision) {
 	if len(d.entries) == Most {
 		d.evict(Most)
 	}
-	if isLong(e.Request) {
-		e.compact, e.Request = newCompactRequest(e.Request, e.Choice), placement.Request{}
-	}
-	original := *e
-	e.message = sync.OnceValue(func() *api.Decision { return original.encode(true) })
-	e.cost, e.treeCost = e.bytes(), d.treeCost(e)
 	d.entries = append(d.entries, e)
 	d.fit()
 }
@@ -111,7 +159,8 @@ func (d *Log) RecordAllocation(a Allocation) {
 		e = d.entries[n-1]
 	}
 	if e == nil || !a.Asked {
-		e = &Decision{At: a.At, Resource: a.Resource, Size: len(a.IDs)}
+		m := &api.Decision{TimeUnixNano: a.At.UnixNano(), Resource: a.Resource, Size: uint32(len(a.IDs))}
+		e = &Decision{resource: a.Resource, message: &message{whole: m, cost: messageBytes(m)}}
 		d.Add(e)
 	}
 	if e.Container == nil {
@@ -189,17 +238,6 @@ func (d *Log) Of(view kubelet.View, accept func(kubelet.Container) bool) []Decis
 	return found
 }
 
-// OfRunning returns copies of the decisions whose containers still hold their devices, the oldest first.
-func (d *Log) OfRunning() []Decision {
-	var living []Decision
-	for _, e := range d.entries {
-		if d.holdsDevices(e) {
-			living = append(living, *e)
-		}
-	}
-	return living
-}
-
 // Most is the maximum number of decisions in a log: at least 64 admissions of two containers with two
 // resources each, and more than the containers of a node (maxPods of the kubelet is 110).
 const Most = 256
@@ -218,7 +256,7 @@ func (d *Log) evict(n int) {
 func (d *Log) fit() {
 	for i := 0; len(d.entries) > 1 && d.bytes() > mostBytes; i++ {
 		if last := len(d.entries) - 1; i < last {
-			d.entries[i].shorten()
+			d.entries[i].message.shorten()
 		} else {
 			d.evict(last)
 		}
@@ -226,42 +264,12 @@ func (d *Log) fit() {
 }
 
 // bytes returns the approximate size of the log. Successive decisions may share a tree, which counts once.
-func (d *Log) bytes() int {
-	n := 0
-	var tree *topology.Tree
+func (d *Log) bytes() (n int) {
+	var last *topology.Tree
 	for _, e := range d.entries {
-		n += e.cost
-		if e.Tree != nil && e.Tree != tree {
-			tree = e.Tree
-			n += e.treeCost
-		}
+		n += e.message.size(&last) + stringsBytes(e.Allocated)
 	}
 	return n
-}
-
-// treeCost returns the approximate size of the tree of a decision.
-func (d *Log) treeCost(e *Decision) int {
-	if n := len(d.entries); n > 0 && d.entries[n-1].Tree == e.Tree {
-		return d.entries[n-1].treeCost
-	}
-	n := 0
-	if e.Tree != nil {
-		for range e.Tree.Devices() {
-			n += treeDeviceBytes
-		}
-	}
-	return n
-}
-
-// shorten drops the input of the choice. The results of single switches are lost.
-func (e *Decision) shorten() {
-	if e.shortened {
-		return
-	}
-	m := e.encode(false)
-	e.message = func() *api.Decision { return m }
-	e.Tree, e.Request, e.Choice, e.compact = nil, placement.Request{}, placement.Choice{}, nil
-	e.shortened, e.cost = true, encodedBytes(m)
 }
 
 // remove removes the i-th decision.
@@ -274,42 +282,28 @@ func (d *Log) remove(i int) {
 
 // Sizes in memory, in bytes.
 const (
-	deviceBytes   = int(unsafe.Sizeof(placement.Device{}))
-	functionBytes = int(unsafe.Sizeof(functionCount{}))
-	halfBytes     = int(unsafe.Sizeof(compactHalf{}))
-	pairBytes     = int(unsafe.Sizeof(placement.Pair{}))
-	linkBytes     = int(unsafe.Sizeof(topology.Link{}))
-	stringBytes   = int(unsafe.Sizeof(""))
+	deviceBytes = int(unsafe.Sizeof(placement.Device{}))
+	linkBytes   = int(unsafe.Sizeof(topology.Link{}))
+	pairBytes   = int(unsafe.Sizeof(placement.Pair{}))
+	stringBytes = int(unsafe.Sizeof(""))
 	// a device of a tree, with its share of the maps
 	treeDeviceBytes = 1 << 10
 	// a decision, its copy and its message, without lists
 	decisionBytes = 4 << 10
 )
 
-// bytes returns the approximate size of a decision without its tree.
-func (e *Decision) bytes() int {
-	n := decisionBytes + stringsBytes(e.MustInclude) + stringsBytes(e.Chosen) + stringsBytes(e.Allocated)
-	for _, ids := range e.Planned {
-		n += stringsBytes(ids)
-	}
-	n += devicesBytes(e.Choice.GPUs) + devicesBytes(e.Choice.VFs) + 2*len(e.Choice.Pairs)*pairBytes
-	n += len(e.Request.Links) * linkBytes
-	for _, h := range slices.Concat(e.Request.GPUs, e.Request.VFs) {
+// messageBytes returns the approximate size of a decision by its message.
+func messageBytes(m *api.Decision) int { return decisionBytes + 4*proto.Size(m) }
+
+// bytes returns the approximate size of a question without its tree.
+func (q *Input) bytes() int {
+	n := devicesBytes(q.Choice.GPUs) + devicesBytes(q.Choice.VFs) + len(q.Choice.Pairs)*pairBytes
+	n += len(q.Request.Links) * linkBytes
+	for _, h := range slices.Concat(q.Request.GPUs, q.Request.VFs) {
 		n += devicesBytes(h.Held) + devicesBytes(h.Free)
 	}
-	for _, d := range []placement.Devices{e.Request.Spare, e.Request.Taken} {
+	for _, d := range []placement.Devices{q.Request.Spare, q.Request.Taken} {
 		n += devicesBytes(d.GPUs) + devicesBytes(d.VFs)
-	}
-	if e.compact != nil {
-		n += len(e.compact.links)*linkBytes + e.compact.gpus.bytes() + e.compact.vfs.bytes()
-	}
-	return n
-}
-
-func (s *compactKind) bytes() int {
-	n := (len(s.spare) + len(s.taken)) * functionBytes
-	for _, h := range s.halves {
-		n += halfBytes + devicesBytes(h.held) + devicesBytes(h.chosen) + len(h.others)*functionBytes
 	}
 	return n
 }
@@ -330,6 +324,3 @@ func stringsBytes(list []string) int {
 	}
 	return n
 }
-
-// encodedBytes returns the approximate size of a decision of which only the message is kept.
-func encodedBytes(m *api.Decision) int { return decisionBytes + 4*proto.Size(m) }

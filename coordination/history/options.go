@@ -3,19 +3,12 @@
 package history
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
-
-// option is the state of a switch at the time of a decision.
-type option struct {
-	name                string
-	gpus, vfs           int    // free devices
-	takenGPUs, takenVFs int    // chosen or planned free devices
-	result              string // the choice if no other switch had free devices
-}
 
 // Results of switches without a computed choice.
 const (
@@ -30,57 +23,54 @@ func hasChoice(r placement.Request) bool {
 }
 
 // options returns the switches with free devices, by name. Without results, each result is resultDropped.
-func (e *Decision) options(results bool) []option {
-	request := e.Request
-	if e.compact != nil {
-		request = e.compact.expand()
-	}
-	found := map[string]*option{}
-	at := func(d placement.Device) *option {
-		name := e.Tree.Switch(d.Address)
+func (q *Input) options(results bool) []*api.Option {
+	found := map[string]*api.Option{}
+	at := func(d placement.Device) *api.Option {
+		name := q.Tree.Switch(d.Address)
 		if found[name] == nil {
-			found[name] = &option{name: name}
+			found[name] = &api.Option{Switch: name}
 		}
 		return found[name]
 	}
-	for _, d := range freeOf(request.GPUs) {
+	for _, d := range freeOf(q.Request.GPUs) {
 		o := at(d)
-		o.gpus++
-		if slices.Contains(e.Choice.GPUs, d) {
-			o.takenGPUs++
+		o.FreeGpus++
+		if slices.Contains(q.Choice.GPUs, d) {
+			o.TakenGpus++
 		}
 	}
-	for _, d := range freeOf(request.VFs) {
+	for _, d := range freeOf(q.Request.VFs) {
 		o := at(d)
-		o.vfs++
-		if slices.Contains(e.Choice.VFs, d) {
-			o.takenVFs++
+		o.FreeVfs++
+		if slices.Contains(q.Choice.VFs, d) {
+			o.TakenVfs++
 		}
 	}
-	sorted := make([]option, 0, len(found))
-	for name, o := range found {
+	sorted := make([]*api.Option, 0, len(found))
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		o := found[name]
 		if !results {
-			o.result = resultDropped
-		} else if !hasChoice(request) { // the choice would consist of held devices, on any switch
-			o.result = resultFixed
-		} else if choice, err := placement.Choose(e.Tree, e.onSwitch(request, name)); err == nil {
-			o.result = choice.Reason
+			o.Result = resultDropped
+		} else if !hasChoice(q.Request) { // the choice would consist of held devices, on any switch
+			o.Result = resultFixed
+		} else if choice, err := placement.Choose(q.Tree, q.onSwitch(name)); err == nil {
+			o.Result = choice.Reason
 		}
-		sorted = append(sorted, *o)
+		sorted = append(sorted, o)
 	}
-	slices.SortFunc(sorted, func(a, b option) int { return cmp.Compare(a.name, b.name) })
 	return sorted
 }
 
-// onSwitch returns a request in which only devices of one switch may be chosen. Other free devices become
+// onSwitch returns the request in which only devices of one switch may be chosen. Other free devices become
 // spare.
-func (e *Decision) onSwitch(r placement.Request, name string) placement.Request {
-	r.GPUs, r.Spare.GPUs = e.halvesOnSwitch(r.GPUs, r.Spare.GPUs, name)
-	r.VFs, r.Spare.VFs = e.halvesOnSwitch(r.VFs, r.Spare.VFs, name)
+func (q *Input) onSwitch(name string) placement.Request {
+	r := q.Request
+	r.GPUs, r.Spare.GPUs = q.halvesOnSwitch(r.GPUs, r.Spare.GPUs, name)
+	r.VFs, r.Spare.VFs = q.halvesOnSwitch(r.VFs, r.Spare.VFs, name)
 	return r
 }
 
-func (e *Decision) halvesOnSwitch(
+func (q *Input) halvesOnSwitch(
 	halves []placement.Half, spare []placement.Device, name string,
 ) ([]placement.Half, []placement.Device) {
 	narrow := slices.Clone(halves)
@@ -88,7 +78,7 @@ func (e *Decision) halvesOnSwitch(
 	for i, half := range halves {
 		narrow[i].Free = nil
 		for _, d := range half.Free {
-			if e.Tree.Switch(d.Address) == name {
+			if q.Tree.Switch(d.Address) == name {
 				narrow[i].Free = append(narrow[i].Free, d)
 			} else {
 				spare = append(spare, d)
