@@ -106,18 +106,18 @@ func (g *runtimeGPU) optionNames() (selection, dmabuf string) {
 	return "--use_rocm", "--use_rocm_dmabuf"
 }
 
-// gpuArguments returns the options of a memory; dmabuf follows the selection of the GPU.
-func (m Memory) gpuArguments(gpu *runtimeGPU) []string {
-	if m == Host || gpu == nil {
+// gpuArguments returns the options of an end's memory; dmabuf follows the selection of the GPU.
+func (e *End) gpuArguments() []string {
+	if e.Memory == Host || e.GPU == nil {
 		return nil
 	}
-	selection, dmabuf := gpu.optionNames()
-	value := strconv.Itoa(gpu.ROCm)
-	if gpu.NVIDIA {
-		value = gpu.Address.String()
+	selection, dmabuf := e.GPU.optionNames()
+	value := strconv.Itoa(e.GPU.ROCm)
+	if e.GPU.NVIDIA {
+		value = e.GPU.Address.String()
 	}
 	arguments := []string{selection + "=" + value}
-	if m == DMABuf {
+	if e.Memory == DMABuf {
 		arguments = append(arguments, dmabuf)
 	}
 	return arguments
@@ -126,24 +126,24 @@ func (m Memory) gpuArguments(gpu *runtimeGPU) []string {
 // commonArguments returns the arguments that all tests have. Without -x perftest chooses the GID on Ethernet
 // itself: RoCE v2 before v1, IPv4 before IPv6 (get_best_gid_index in src/perftest_communication.c, since
 // 4.1).
-func (e End) commonArguments(tcp int, m Memory) []string {
+func (e *End) commonArguments(tcp int) []string {
 	arguments := []string{"-F", "-d", e.RDMA, "-i", port, "-p", strconv.Itoa(tcp)}
-	return append(arguments, m.gpuArguments(e.GPU)...)
+	return append(arguments, e.gpuArguments()...)
 }
 
 // bandwidthArguments returns the arguments of ib_write_bw.
-func (p *TrafficPlan) bandwidthArguments(e End, tcp int, m Memory) []string {
+func (p *TrafficPlan) bandwidthArguments(e *End, tcp int) []string {
 	amount := []string{"-D", strconv.Itoa(p.Seconds)}
 	if p.GiB > 0 {
 		amount = []string{"-n", strconv.Itoa(p.GiB * (1 << 30 / messageBytes))}
 	}
-	return append(append(e.commonArguments(tcp, m), amount...), "-s", strconv.Itoa(messageBytes),
+	return append(append(e.commonArguments(tcp), amount...), "-s", strconv.Itoa(messageBytes),
 		"-t", strconv.Itoa(messagesInFlight), "--report_gbits")
 }
 
 // latencyArguments returns the arguments of ib_read_lat.
-func (p *TrafficPlan) latencyArguments(e End, tcp int, m Memory) []string {
-	return append(e.commonArguments(tcp, m),
+func (p *TrafficPlan) latencyArguments(e *End, tcp int) []string {
+	return append(e.commonArguments(tcp),
 		"-n", strconv.Itoa(latencyIterations), "-s", strconv.Itoa(latencyBytes))
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -48,20 +49,20 @@ func (s *session) findPrograms(ctx context.Context) (err error) {
 }
 
 func (s *session) measurePairs(ctx context.Context, ends []End) ([]Run, error) {
-	memories := make([]Memory, len(ends))
-	for i, e := range ends {
+	ends = slices.Clone(ends)
+	for i := range ends {
 		var err error
-		if memories[i], err = s.write.memoryFor(s.plan.Memory, e.GPU); err != nil {
+		if ends[i].Memory, err = s.write.memoryFor(s.plan.Memory, ends[i].GPU); err != nil {
 			return nil, fmt.Errorf("pair %d: %w", i, err)
 		}
 	}
 	switch {
 	case s.plan.Server:
-		return s.serveAll(ctx, ends, memories), nil
+		return s.serveAll(ctx, ends), nil
 	case s.plan.Client != "":
-		return s.callAll(ctx, ends, memories), nil
+		return s.callAll(ctx, ends), nil
 	}
-	return s.loopAll(ctx, ends, memories), nil
+	return s.loopAll(ctx, ends), nil
 }
 
 // testTime returns the longest time of both tests of a run.
@@ -74,21 +75,22 @@ func (s *session) reportProgress(format string, arguments ...any) {
 }
 
 // loopAll measures the pairs one after another within this container.
-func (s *session) loopAll(ctx context.Context, ends []End, memories []Memory) []Run {
+func (s *session) loopAll(ctx context.Context, ends []End) []Run {
 	runs := make([]Run, len(ends))
 	for i := range ends {
 		to := i
 		if !s.plan.toSelf(len(ends)) {
 			to = (i + 1) % len(ends)
 		}
-		runs[i] = Run{From: i, To: to, Memory: memories[i]}
+		runs[i] = Run{From: i, To: to, Memory: ends[i].Memory}
 		if ctx.Err() != nil {
 			break
 		}
 		s.reportProgress("pair %d of %d: %s to %s, memory %s", i, len(ends), ends[i].RDMA, ends[to].RDMA,
-			memories[i])
-		t := tester{session: s, client: &side{ends[i], memories[i]}, server: &side{ends[to], memories[to]},
-			host: "127.0.0.1", tcp: s.plan.Port + i}
+			ends[i].Memory)
+		t := tester{
+			session: s, client: &ends[i], server: &ends[to], host: "127.0.0.1", tcp: s.plan.Port + i,
+		}
 		t.runTests(ctx, &runs[i], s.testTime())
 		if to != i && runs[i].ended {
 			runs[i].Err += ": the ports may not reach each other; --traffic-to self omits the fabric"
@@ -99,15 +101,15 @@ func (s *session) loopAll(ctx context.Context, ends []End, memories []Memory) []
 
 // callAll measures the pairs one after another, to the pairs of the same index in the other container. Only
 // the first pair waits for the other container, which serves all pairs at the same time.
-func (s *session) callAll(ctx context.Context, ends []End, memories []Memory) []Run {
+func (s *session) callAll(ctx context.Context, ends []End) []Run {
 	runs, wait := make([]Run, len(ends)), s.plan.Wait
 	for i, e := range ends {
-		runs[i] = Run{From: i, To: -1, Memory: memories[i]}
+		runs[i] = Run{From: i, To: -1, Memory: e.Memory}
 		if ctx.Err() != nil {
 			break
 		}
-		s.reportProgress("pair %d of %d: %s to %s, memory %s", i, len(ends), e.RDMA, s.plan.Client, memories[i])
-		t := tester{session: s, client: &side{e, memories[i]}, host: s.plan.Client, tcp: s.plan.Port + i}
+		s.reportProgress("pair %d of %d: %s to %s, memory %s", i, len(ends), e.RDMA, s.plan.Client, e.Memory)
+		t := tester{session: s, client: &e, host: s.plan.Client, tcp: s.plan.Port + i}
 		t.runTests(ctx, &runs[i], wait+s.testTime())
 		wait = 0
 	}
@@ -116,15 +118,15 @@ func (s *session) callAll(ctx context.Context, ends []End, memories []Memory) []
 
 // serveAll serves all pairs at the same time, because a client that fails omits a pair. The client measures
 // one after another. Each pair has the time of all.
-func (s *session) serveAll(ctx context.Context, ends []End, memories []Memory) []Run {
+func (s *session) serveAll(ctx context.Context, ends []End) []Run {
 	runs := make([]Run, len(ends))
 	limit := s.plan.Wait + time.Duration(len(ends))*s.testTime()
 	var all sync.WaitGroup
 	for i, e := range ends {
-		runs[i] = Run{From: -1, To: i, Memory: memories[i]}
+		runs[i] = Run{From: -1, To: i, Memory: e.Memory}
 		s.reportProgress("pair %d of %d: %s waits on TCP port %d, memory %s", i, len(ends), e.RDMA, s.plan.Port+i,
-			memories[i])
-		t := tester{session: s, server: &side{e, memories[i]}, tcp: s.plan.Port + i}
+			e.Memory)
+		t := tester{session: s, server: &e, tcp: s.plan.Port + i}
 		all.Go(func() { t.runTests(ctx, &runs[i], limit) })
 	}
 	all.Wait()
@@ -153,35 +155,29 @@ func (t *tester) measureBoth(ctx context.Context, r *Run) error {
 	return t.measureLatency(ctx, r)
 }
 
-// side is an end with the memory of its traffic.
-type side struct {
-	End
-	memory Memory
-}
-
-// tester makes the tests of one run. A side in another container is nil.
+// tester makes the tests of one run. An end in another container is nil.
 type tester struct {
 	*session
-	client, server *side
+	client, server *End
 	host           string // of the server
 	tcp            int
 }
 
 // checkEnds returns the error of an end that cannot carry traffic.
 func (t *tester) checkEnds() error {
-	for _, s := range []*side{t.client, t.server} {
+	for _, e := range []*End{t.client, t.server} {
 		switch {
-		case s == nil:
-		case s.Err != "":
-			return fmt.Errorf("VF %s: %s", s.VF, s.Err)
-		case s.memory != Host && !s.GPU.NVIDIA && s.GPU.ROCm < 0:
-			return fmt.Errorf("GPU %s is not in the KFD topology, so ROCm does not have the GPU", s.Facts.GPU)
+		case e == nil:
+		case e.Err != "":
+			return fmt.Errorf("VF %s: %s", e.VF, e.Err)
+		case e.Memory != Host && !e.GPU.NVIDIA && e.GPU.ROCm < 0:
+			return fmt.Errorf("GPU %s is not in the KFD topology, so ROCm does not have the GPU", e.Facts.GPU)
 		}
 	}
 	return nil
 }
 
-// measureBandwidth runs ib_write_bw. Both sides print the client's result.
+// measureBandwidth runs ib_write_bw. Both ends print the client's result.
 func (t *tester) measureBandwidth(ctx context.Context, r *Run) error {
 	result, err := t.runTest(ctx, t.write, t.plan.bandwidthArguments)
 	if err != nil {
@@ -209,7 +205,7 @@ func (t *tester) measureLatency(ctx context.Context, r *Run) error {
 	if err != nil || t.client == nil {
 		return err
 	}
-	r.LatencyMemory = t.client.memory
+	r.LatencyMemory = t.client.Memory
 	if r.Latency, err = parseLatency(result.client); err != nil {
 		return fmt.Errorf("run %s: %w", latencyProgram, err)
 	}
@@ -217,20 +213,21 @@ func (t *tester) measureLatency(ctx context.Context, r *Run) error {
 }
 
 func (t *tester) useHost() {
-	for _, s := range []**side{&t.client, &t.server} {
-		if *s != nil {
-			*s = &side{(*s).End, Host}
+	for _, e := range []**End{&t.client, &t.server} {
+		if *e != nil {
+			inHost := **e
+			inHost.Memory, *e = Host, &inHost
 		}
 	}
 }
 
-// outputs are the outputs of the programs of a test; "" for a side in another container.
+// outputs are the outputs of the programs of a test; "" for an end in another container.
 type outputs struct{ client, server string }
 
-// runTest runs a program on the sides of this container. The first failure ends the other side and is the
+// runTest runs a program on the ends of this container. The first failure ends the other one and is the
 // error.
 func (t *tester) runTest(
-	ctx context.Context, p program, arguments func(e End, tcp int, m Memory) []string,
+	ctx context.Context, p program, arguments func(e *End, tcp int) []string,
 ) (result outputs, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -241,13 +238,13 @@ func (t *tester) runTest(
 			return
 		}
 		var err error
-		result.server, err = p.runProgram(ctx, t.environment, arguments(t.server.End, t.tcp, t.server.memory)...)
+		result.server, err = p.runProgram(ctx, t.environment, arguments(t.server, t.tcp)...)
 		if err = errors.Join(err, checkGPU(result.server, t.server.GPU)); err != nil {
 			end(fmt.Errorf("server: %w", err))
 		}
 	}()
 	if t.client != nil {
-		list := append(arguments(t.client.End, t.tcp, t.client.memory), t.host)
+		list := append(arguments(t.client, t.tcp), t.host)
 		if result.client, err = t.runClient(ctx, p, list); err != nil {
 			end(err)
 		}

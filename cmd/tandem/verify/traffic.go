@@ -150,8 +150,9 @@ const port = "1"
 // End is a VF, and the GPU of its pair if there is one.
 type End struct {
 	Facts
-	GPU *runtimeGPU
-	Err string // why the VF cannot carry traffic; "" if it can
+	GPU    *runtimeGPU
+	Memory Memory // of the traffic; "" before perftest's options are known
+	Err    string // why the VF cannot carry traffic; "" if it can
 }
 
 // runtimeGPU is a GPU as its vendor's runtime addresses it.

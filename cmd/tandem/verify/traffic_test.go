@@ -114,13 +114,13 @@ func TestCommandLines(t *testing.T) {
 				test.change(p)
 			}
 			supported := program{options: readOptions(test.help)}
-			memory, err := supported.memoryFor(p.Memory, test.gpu)
-			if err != nil {
-				t.Fatal(err)
-			}
 			e := ends(1)[0]
 			e.GPU = test.gpu
-			got := strings.Join(p.bandwidthArguments(e, 18515, memory), " ")
+			var err error
+			if e.Memory, err = supported.memoryFor(p.Memory, test.gpu); err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(p.bandwidthArguments(&e, 18515), " ")
 			if diff := cmp.Diff("-F "+test.want, got); diff != "" {
 				t.Error(diff)
 			}
