@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -14,9 +13,8 @@ import (
 )
 
 func newExplain() *cobra.Command {
-	var runDir, kubeletDir, container, created string
-	var present coordinator.Present
-	var all bool
+	var q coordinator.PodQuestion
+	var created string
 	format := cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(explainVerdicts)
 	cmd := &cobra.Command{
 		Use:   "explain [[NAMESPACE/]POD]",
@@ -36,65 +34,47 @@ The command requires root.`,
   tandem explain train-0
   tandem explain team/train-0 --container worker -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || len(args) == 0 && container != "" {
+			if len(args) > 1 || len(args) == 0 && q.Container != "" {
 				return cli.NewUsageError("want one pod: [NAMESPACE/]POD")
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if created != "" {
-				var err error
-				if present.Created, err = time.Parse(time.RFC3339, created); err != nil {
+				if q.Present.Created, err = time.Parse(time.RFC3339, created); err != nil {
 					return cli.NewUsageError("--created %q: want a time, as in 2026-01-02T15:04:05Z", created)
 				}
 			}
-			show := coordinator.ListDecisions
-			var namespace, pod string
-			if len(args) == 1 {
-				show = func(decisions []coordinator.Decision) []byte {
-					return coordinator.ExplainDecisions(decisions, coordinator.AskNow(cmd.Context(), runDir), all)
-				}
-				var err error
-				if namespace, pod, err = splitPod(args[0]); err != nil {
+			if len(args) == 0 {
+				var known coordinator.PodExplanation
+				if known.Decisions, err = coordinator.AskDecisions(cmd.Context(), q.RunDir, "", "", ""); err != nil {
 					return err
 				}
+				return format.Write(cmd, known, func() []byte { return coordinator.ListDecisions(known.Decisions) })
 			}
-			known := coordinator.PodExplanation{Decisions: []coordinator.Decision{}}
-			var unknown error
-			if len(args) == 1 {
-				known.Rejection, unknown = coordinator.AskRejection(cmd.Context(), runDir, kubeletDir,
-					coordinator.ProcRoot, namespace, pod)
-				if known.Rejection != nil {
-					return format.Write(cmd, known, known.Rejection.Text)
-				}
+			if q.Namespace, q.Pod, err = splitPod(args[0]); err != nil {
+				return err
 			}
-			var err error
-			known.Decisions, err = coordinator.AskDecisions(cmd.Context(), runDir, namespace, pod, container)
-			if err != nil && unknown != nil {
-				return fmt.Errorf("%w; %w", err, unknown)
-			}
+			known, err := q.Ask(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if len(args) == 1 {
-				coordinator.MarkEarlier(known.Decisions, present)
-			}
-			return format.Write(cmd, known, func() []byte { return show(known.Decisions) })
+			return format.Write(cmd, known, func() []byte { return q.Text(cmd.Context(), known) })
 		},
 	}
 	cmd.ValidArgsFunction = cli.CompleteFirst(func(cmd *cobra.Command, _ string) ([]string, error) {
-		return coordinator.ListPods(cmd.Context(), runDir)
+		return coordinator.ListPods(cmd.Context(), q.RunDir)
 	})
-	cmd.Flags().StringVarP(&container, "container", "c", "",
+	cmd.Flags().StringVarP(&q.Container, "container", "c", "",
 		"show only this container of the pod (default all containers)")
-	cmd.Flags().BoolVar(&all, "all", false,
+	cmd.Flags().BoolVar(&q.All, "all", false,
 		"also show the decisions for deleted pods of the same name, at the end")
-	cmd.Flags().StringVar(&present.UID, "uid", "", "UID of the pod (metadata.uid): decisions with another UID "+
-		"are of deleted pods")
+	cmd.Flags().StringVar(&q.Present.UID, "uid", "", "UID of the pod (metadata.uid): decisions with another "+
+		"UID are of deleted pods")
 	cmd.Flags().StringVar(&created, "created", "", "creation time of the pod (creationTimestamp): earlier "+
 		"decisions without a UID are of deleted pods (default recognized by repeated allocations)")
-	registerRunDir(cmd.Flags(), &runDir)
-	registerKubeletDir(cmd.Flags(), &kubeletDir)
+	registerRunDir(cmd.Flags(), &q.RunDir)
+	registerKubeletDir(cmd.Flags(), &q.KubeletDir)
 	format.Register(cmd)
 	return cmd
 }

@@ -32,7 +32,10 @@ func TestRejectionBySettings(t *testing.T) {
 			s.pods.Store(&[]corev1.Pod{failed("team", "train-1", intent.TopologyAffinity)})
 			run := filepath.Join(t.TempDir(), "run")
 			runPlugins(t, run)
-			r, err := coordinator.AskRejection(t.Context(), run, s.path("kubelet"), s.path("proc"), "team", "train-1")
+			known, err := coordinator.PodQuestion{
+				RunDir: run, KubeletDir: s.path("kubelet"), ProcRoot: s.path("proc"), Namespace: "team", Pod: "train-1",
+			}.Ask(t.Context())
+			r := known.Rejection
 			if err != nil || r == nil || r.Policy != c.policy || r.Scope != c.scope {
 				t.Errorf("%+v: %v", r, err)
 			}

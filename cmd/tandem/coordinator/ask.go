@@ -30,8 +30,8 @@ func AskStatus(ctx context.Context, runDir string) (*api.StatusResponse, error) 
 	return coordination.Status(ctx, runFolder(runDir))
 }
 
-// AskNow returns the current status of the plugins, nil without an answer.
-func AskNow(ctx context.Context, runDir string) *Status {
+// askNow returns the current status of the plugins, nil without an answer.
+func askNow(ctx context.Context, runDir string) *Status {
 	answer, err := AskStatus(ctx, runDir)
 	if err != nil {
 		return nil

@@ -42,7 +42,7 @@ SWITCH        NUMA  FREE GPUS  FREE VFS  OWNERS
 func TestExplanationOfDRA(t *testing.T) {
 	t.Parallel()
 	owner := &api.Owner{Namespace: "team", Pod: "train-0", Container: "claim pairs"}
-	text := string(ExplainDecisions(newDecisions(&api.ExplainResponse{Decisions: []*api.Decision{
+	text := string(explainDecisions(newDecisions(&api.ExplainResponse{Decisions: []*api.Decision{
 		{Container: owner, Resource: "request pairs", Known: "claim team/pairs", Size: 1, TimeUnixNano: 1,
 			Chosen: []string{"pair-11-00-0"}, Reason: "the scheduler chose pair-11-00-0", AllocatedUnixNano: 1,
 			Allocated: []string{"a", "b"}, Pairs: []*api.Pair{{Gpu: "a", Vf: "b", Distance: "PIX"}}},

@@ -42,11 +42,11 @@ func (d Decision) describeResult() string {
 	}
 }
 
-// ExplainDecisions is for people: first the verdict on each container of the present pod, with the reasons
+// explainDecisions is for people: first the verdict on each container of the present pod, with the reasons
 // and the next step if its pairs are or would be apart, by the present status (nil if unknown). Then the
 // decisions in the order of the kubelet's calls. Decisions of earlier pods of the name come last, if all are
 // asked for.
-func ExplainDecisions(decisions []Decision, now *Status, all bool) []byte {
+func explainDecisions(decisions []Decision, now *Status, all bool) []byte {
 	var out bytes.Buffer
 	present, earlier := splitEarlier(decisions)
 	for _, container := range containersOf(present) {
@@ -154,11 +154,11 @@ type Present struct {
 	Created time.Time // zero if unknown
 }
 
-// MarkEarlier marks the decisions of deleted pods whose name a later pod has. Decisions that name the UIDs of
+// markEarlier marks the decisions of deleted pods whose name a later pod has. Decisions that name the UIDs of
 // their pods are judged by the UIDs. Otherwise devices that are held still are the present pod's; other
 // decisions before the creation of the present pod are of a deleted pod; and a container gets each resource
 // once, so that a repeated allocation, or a decision after a refusal, is a later pod's.
-func MarkEarlier(decisions []Decision, present Present) {
+func markEarlier(decisions []Decision, present Present) {
 	pods := map[string]*decidedPod{}
 	for i, d := range decisions {
 		if d.isOfClaim() { // the DRA driver has only present claims

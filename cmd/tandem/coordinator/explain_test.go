@@ -61,7 +61,7 @@ func TestExplain(t *testing.T) {
    allocated     nothing: the kubelet went on without it
 `
 	want = strings.ReplaceAll(want, "TIME", at.Format(time.RFC3339Nano))
-	if diff := cmp.Diff(want, string(ExplainDecisions(decisions, nil, false))); diff != "" {
+	if diff := cmp.Diff(want, string(explainDecisions(decisions, nil, false))); diff != "" {
 		t.Errorf("explanation (-want +got):\n%s", diff)
 	}
 	list := `TIME  CONTAINER          RESOURCE       DEVICES  RESULT
@@ -133,24 +133,24 @@ func TestEarlierPods(t *testing.T) {
 		},
 		"by the UID, with a successor": {[]Decision{of("a", "gpu"), of("b", "gpu")}, Present{UID: "a"}, 1},
 	} {
-		MarkEarlier(c.decisions, c.present)
+		markEarlier(c.decisions, c.present)
 		_, earlier := splitEarlier(c.decisions)
 		if len(earlier) != c.earlier {
 			t.Errorf("%s: %d decisions are of earlier pods, want %d", name, len(earlier), c.earlier)
 		}
 	}
 	twice := []Decision{decide("gpu", 0, ""), decide("gpu", 1, "")}
-	MarkEarlier(twice, Present{})
-	text := string(ExplainDecisions(twice, nil, false))
+	markEarlier(twice, Present{})
+	text := string(explainDecisions(twice, nil, false))
 	if !strings.Contains(text, "1 more decision of earlier pods") ||
 		strings.Count(text, "gpu of") != 1 {
 		t.Error(text)
 	}
-	text = string(ExplainDecisions([]Decision{{EarlierPod: true}}, nil, false))
+	text = string(explainDecisions([]Decision{{EarlierPod: true}}, nil, false))
 	if text != "no decision for a present pod of this name; --all shows 1 decision for deleted pods\n" {
 		t.Errorf("decisions of a deleted pod alone: %q", text)
 	}
-	text = string(ExplainDecisions(twice, nil, true))
+	text = string(explainDecisions(twice, nil, true))
 	if strings.Index(text, "EARLIER PODS") < strings.Index(text, "1. ") ||
 		strings.Count(text, "gpu of") != 2 {
 		t.Error(text)
@@ -160,7 +160,7 @@ func TestEarlierPods(t *testing.T) {
 // TestOfOneKind: switches without enough VFs are described without GPUs if the pod requests none.
 func TestOfOneKind(t *testing.T) {
 	t.Parallel()
-	text := string(ExplainDecisions([]Decision{{Container: "n/p/c", Asked: true, Switches: []switchState{
+	text := string(explainDecisions([]Decision{{Container: "n/p/c", Asked: true, Switches: []switchState{
 		{Name: "a", FreeVFs: 4, TakenVFs: 4, Alone: "4 VFs"}, {Name: "b", FreeVFs: 3},
 	}}}, nil, false))
 	if !strings.Contains(text, "too few: 3 VFs free") {

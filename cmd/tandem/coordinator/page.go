@@ -271,18 +271,15 @@ func (v *Viewer) explainOwner(ctx context.Context, owner string) (string, error)
 	if len(parts) != 3 {
 		return "", fmt.Errorf("explain %q: want NAMESPACE/POD/CONTAINER", owner)
 	}
-	if parts[2] == "" {
-		rejected, err := AskRejection(ctx, v.RunDir, v.KubeletDir, ProcRoot, parts[0], parts[1])
-		if err != nil {
-			return "", err
-		}
-		if rejected != nil {
-			return string(rejected.Text()), nil
-		}
+	q := PodQuestion{
+		RunDir: v.RunDir, KubeletDir: v.KubeletDir, Namespace: parts[0], Pod: parts[1], Container: parts[2],
+		All: true,
 	}
-	decisions, err := AskDecisions(ctx, v.RunDir, parts[0], parts[1], parts[2])
-	MarkEarlier(decisions, Present{})
-	return string(ExplainDecisions(decisions, AskNow(ctx, v.RunDir), true)), err
+	known, err := q.Ask(ctx)
+	if err != nil {
+		return "", err
+	}
+	return string(q.Text(ctx, known)), nil
 }
 
 // fillPicture puts what the plugins know into the picture of the machine. What no plugin offers stays as the

@@ -3,6 +3,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -25,6 +26,42 @@ type PodExplanation struct {
 	Version   cli.V1     `json:"version"`
 	Decisions []Decision `json:"decisions"` // in the order in which the kubelet came
 	Rejection *Rejection `json:"rejection,omitempty"`
+}
+
+// PodQuestion asks for the explanation of a pod of this node.
+type PodQuestion struct {
+	RunDir, KubeletDir string
+	ProcRoot           string // in which the kubelet's process is found; "" for "/proc"
+	Namespace, Pod     string // the namespace may be "", for any
+	Container          string // "" for all of the pod
+	Present            Present
+	All                bool // with the decisions for deleted pods of the name
+}
+
+// Ask asks the kubelet whether it has rejected the pod, then the plugins for their decisions. Without an
+// answer of the plugins the error also has the reason why a rejection is unknown.
+func (q PodQuestion) Ask(ctx context.Context) (known PodExplanation, err error) {
+	known.Decisions = []Decision{}
+	rejection, unknown := askRejection(ctx, q.RunDir, q.KubeletDir, cmp.Or(q.ProcRoot, "/proc"),
+		q.Namespace, q.Pod)
+	if rejection != nil {
+		known.Rejection = rejection
+		return known, nil
+	}
+	known.Decisions, err = AskDecisions(ctx, q.RunDir, q.Namespace, q.Pod, q.Container)
+	if err != nil && unknown != nil {
+		err = fmt.Errorf("%w; %w", err, unknown)
+	}
+	markEarlier(known.Decisions, q.Present)
+	return known, err
+}
+
+// Text returns the explanation for people, by the present status of the plugins.
+func (q PodQuestion) Text(ctx context.Context, known PodExplanation) []byte {
+	if known.Rejection != nil {
+		return known.Rejection.Text()
+	}
+	return explainDecisions(known.Decisions, askNow(ctx, q.RunDir), q.All)
 }
 
 // Rejection explains a pod that the kubelet's Topology Manager has rejected. The kubelet calls no device
@@ -225,12 +262,9 @@ func RejectedPods(ctx context.Context, kubeletDir string) (rejected []*corev1.Po
 	return rejected, err
 }
 
-// ProcRoot is the procfs in which the kubelet's process is found.
-const ProcRoot = "/proc"
-
-// AskRejection explains a rejected pod of this node; nil if the kubelet lists no rejected pod of the name.
+// askRejection explains a rejected pod of this node; nil if the kubelet lists no rejected pod of the name.
 // The namespace may be "", for any.
-func AskRejection(
+func askRejection(
 	ctx context.Context, runDir, kubeletDir, procRoot, namespace, name string,
 ) (*Rejection, error) {
 	pods, err := RejectedPods(ctx, kubeletDir)
