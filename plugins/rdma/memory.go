@@ -12,16 +12,15 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // memory is the daemon's state from before its start, in one file of the run directory, which lasts until the
 // node boots. After a boot only the kubelet's checkpoint lists the devices of containers.
 type memory struct {
 	Boot string `json:"boot"` // system.Disk.BootID; not in files of earlier versions
-	// Listed contains all devices reported to the kubelet, by resource name. A gone device has to stay
-	// listed: the kubelet crashes if a device of a container is no longer listed.
-	Listed map[string]map[string]listed `json:"listed"`
+	// Listed contains all devices reported to the kubelet as last seen, by resource name and ID. A gone device
+	// has to stay listed: the kubelet crashes if a device of a container is no longer listed.
+	Listed map[string]map[string]pools.Device `json:"listed"`
 	// Hidden contains the properties that container namespaces may hide, by device ID.
 	Hidden map[string]pools.Hidden `json:"hidden"`
 	// Hints contains the last decision about the hints of each pool that leaves it to the node; not in files of
@@ -29,17 +28,8 @@ type memory struct {
 	Hints map[string]given `json:"hints,omitempty"`
 }
 
-// listed is a device as last seen, without its ID.
-type listed struct {
-	Address topology.Address  `json:"address"`
-	PF      topology.Address  `json:"pf,omitzero"`
-	NUMA    topology.NUMANode `json:"numa,omitzero"`
-	Aux     string            `json:"aux,omitempty"`
-	HCA     string            `json:"hca,omitempty"`
-}
-
 func newMemory(boot string) *memory {
-	return &memory{Boot: boot, Listed: map[string]map[string]listed{}, Hidden: map[string]pools.Hidden{}}
+	return &memory{Boot: boot, Listed: map[string]map[string]pools.Device{}, Hidden: map[string]pools.Hidden{}}
 }
 
 // readMemory reads the memory of a boot. That of another boot is empty.
@@ -68,7 +58,7 @@ func readMemory(file, boot string) (*memory, error) {
 // container that is not in the memory is reconstructed from its ID.
 func (m *memory) keepHeld(held map[string][]string, wasThere func(resource, id string) bool) {
 	for resource, devices := range m.Listed {
-		maps.DeleteFunc(devices, func(id string, _ listed) bool {
+		maps.DeleteFunc(devices, func(id string, _ pools.Device) bool {
 			return !slices.Contains(held[resource], id) && !wasThere(resource, id)
 		})
 	}
@@ -79,9 +69,9 @@ func (m *memory) keepHeld(held map[string][]string, wasThere func(resource, id s
 				continue
 			}
 			if m.Listed[resource] == nil {
-				m.Listed[resource] = map[string]listed{}
+				m.Listed[resource] = map[string]pools.Device{}
 			}
-			m.Listed[resource][id] = listed{Address: d.Address, HCA: d.HCA}
+			m.Listed[resource][id] = d
 		}
 	}
 }
@@ -89,13 +79,14 @@ func (m *memory) keepHeld(held map[string][]string, wasThere func(resource, id s
 // rememberPool updates the memory with the current devices of a pool.
 func (m *memory) rememberPool(pool pools.Pool) {
 	if m.Listed[pool.Name] == nil {
-		m.Listed[pool.Name] = map[string]listed{}
+		m.Listed[pool.Name] = map[string]pools.Device{}
 	}
 	for _, d := range pool.Devices {
-		m.Listed[pool.Name][d.ID] = listed{Address: d.Address, PF: d.PF, NUMA: d.NUMA, Aux: d.Aux, HCA: d.HCA}
 		if d.Visible != nil {
 			m.Hidden[d.ID] = *d.Visible
 		}
+		d.Fault, d.Degraded, d.Selector, d.Visible = "", "", nil, nil
+		m.Listed[pool.Name][d.ID] = d
 	}
 }
 
@@ -114,8 +105,9 @@ func (m *memory) dropUnlisted() {
 // goneDevices returns the devices that were listed for a resource, by ID, marked as no longer found.
 func (m *memory) goneDevices(resource string) map[string]pools.Device {
 	devices := make(map[string]pools.Device, len(m.Listed[resource]))
-	for id, l := range m.Listed[resource] {
-		devices[id] = pools.Device{ID: id, Address: l.Address, PF: l.PF, NUMA: l.NUMA, Aux: l.Aux, HCA: l.HCA}
+	for id, d := range m.Listed[resource] {
+		d.ID = id // the file has it as the key
+		devices[id] = d
 	}
 	return devices
 }

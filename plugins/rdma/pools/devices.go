@@ -51,20 +51,21 @@ func (p Pool) Beside(ids []string) (beside []string) {
 	return beside
 }
 
-// Device is a device of a pool, usually a VF.
+// Device is a device of a pool, usually a VF. In JSON a device has what tells where it was.
 type Device struct {
-	// the kubelet's device ID: the full PCI address, or the name of a sub-function; of a replica see share
-	ID       string
-	Address  topology.Address  // the PCI function; the parent of a sub-function
-	PF       topology.Address  // of a VF; zero for other devices
-	NUMA     topology.NUMANode // unknown also without hints, see [Pool.Decided]
-	Aux      string            // of a sub-function: the name of its auxiliary device
-	Fault    string            // reason for being unhealthy, for people; "" for a healthy device
-	Degraded string            // reason for being chosen last, for people; "" for a good device
-	Selector *Selector         // the selector with the device's options; nil for a device that is gone
-	Visible  *Hidden           // properties that containers would hide; nil if a container may hold the device
+	// the kubelet's device ID: the full PCI address, or the name of a sub-function; of a replica see shareHCAs
+	ID       string            `json:"-"`
+	Address  topology.Address  `json:"address"`       // the PCI function; the parent of a sub-function
+	PF       topology.Address  `json:"pf,omitzero"`   // of a VF; zero for other devices
+	NUMA     topology.NUMANode `json:"numa,omitzero"` // unknown also without hints, see [Pool.Decided]
+	Aux      string            `json:"aux,omitempty"` // of a sub-function: the name of its auxiliary device
+	Fault    string            `json:"-"`             // reason for being unhealthy; "" for a healthy device
+	Degraded string            `json:"-"`             // reason for being chosen last; "" for a good device
+	Selector *Selector         `json:"-"`             // with the device's options; nil for a device that is gone
+	// properties that containers would hide; nil if a container may hold the device
+	Visible *Hidden `json:"-"`
 	// of a replica of a shared HCA: the common name of the HCA's replicas in this pool
-	HCA string
+	HCA string `json:"hca,omitempty"`
 }
 
 // Function returns the PF of a VF, or the function itself if it is not a VF.
