@@ -177,7 +177,8 @@ func (e *election) unsound(ctx context.Context, resources []*api.Resource) ([]Un
 // UnsoundOf returns the unsound devices whose owner is a pod with a known UID.
 func UnsoundOf(resources []*api.Resource, uids map[kubelet.Pod]string) (known []Unsound) {
 	for _, u := range unsoundOf(resources) {
-		if u.UID = cmp.Or(u.UID, uids[u.Pod]); u.UID != "" {
+		u.UID = cmp.Or(u.UID, uids[u.Pod])
+		if u.UID != "" {
 			known = append(known, u)
 		}
 	}

@@ -117,7 +117,8 @@ func recipientOf(s *state, g grant, e *asking.Evidence) *asking.Container {
 	case g.plan != nil:
 		c = *s.open.container
 	case found != nil:
-		if c = e.ContainerOf(found, g.name); c.ID == 0 && s.open != nil && s.open.container.Asker.Is(found) {
+		c = e.ContainerOf(found, g.name)
+		if c.ID == 0 && s.open != nil && s.open.container.Asker.Is(found) {
 			c.ID = s.open.container.ID
 		} else if c.ID == 0 {
 			c.Unasked = true

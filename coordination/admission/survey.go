@@ -125,7 +125,8 @@ func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
 		}
 		sources.View, sources.Single = i.reader.readPods(ctx, possible)
 	}
-	if sources.Recorded = kubelet.Read(i.reader.Kubelet.Checkpoint()); sources.Recorded.IsKnown() {
+	sources.Recorded = kubelet.Read(i.reader.Kubelet.Checkpoint())
+	if sources.Recorded.IsKnown() {
 		known.found, _ = holders.Find(sources)
 	}
 	known.markInit(answer)

@@ -65,7 +65,8 @@ func (c *Container) In(read kubelet.Reading[kubelet.View]) *Container {
 		return &Container{Devices: rest, Newest: c.Newest, Unasked: true}
 	}
 	next := *c
-	if next.Owner = &owner; c.Asker != nil && c.Asker.Pod != owner.Pod {
+	next.Owner = &owner
+	if c.Asker != nil && c.Asker.Pod != owner.Pod {
 		next.Asker = nil
 	}
 	return &next
@@ -75,7 +76,8 @@ func (c *Container) In(read kubelet.Reading[kubelet.View]) *Container {
 // there is one, else the first by resource and name.
 func (c *Container) ownerIn(view kubelet.View) (owner kubelet.Container, shown bool) {
 	for _, name := range append([]string{c.Newest}, slices.Sorted(maps.Keys(c.Devices))...) {
-		if owner, _, shown = view.HolderOf(name, c.Devices[name]); shown {
+		owner, _, shown = view.HolderOf(name, c.Devices[name])
+		if shown {
 			return owner, true
 		}
 	}
@@ -110,7 +112,8 @@ func (c Container) asking(q *api.PreferRequest) Container {
 	if c.Asker == nil || c.Asker.Requests[q.GetResource()] == int(q.GetSize()) {
 		return c
 	}
-	if c.Asker = nil; c.Owner == nil {
+	c.Asker = nil
+	if c.Owner == nil {
 		c.Pods = nil
 	}
 	return c

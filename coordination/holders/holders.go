@@ -241,7 +241,8 @@ func (u *Units) Elsewhere(resource, id string) (held Held, found bool) {
 // devices exclude each other, which only a GPU that was repartitioned under its containers can have.
 func (u *Units) find(resource, id string) (held Held, found bool) {
 	unit := u.unitOf(resource, id)
-	if held, found = u.units[topology.Unit{Name: unit.Name}]; found {
+	held, found = u.units[topology.Unit{Name: unit.Name}]
+	if found {
 		return held, true
 	}
 	if unit.Shared {
@@ -258,7 +259,8 @@ func (u *Units) find(resource, id string) (held Held, found bool) {
 		return held, found
 	}
 	for _, shared := range []bool{false, true} {
-		if held, found = u.units[topology.Unit{Name: function, Shared: shared}]; found {
+		held, found = u.units[topology.Unit{Name: function, Shared: shared}]
+		if found {
 			return held, true
 		}
 	}

@@ -214,8 +214,8 @@ func (f *Folder) changeFile(change func()) {
 }
 
 // restoreFile writes a container's pairs file if it is missing, of another boot, or lacks GPUs of the
-// container. If a container runtime has created a directory in place of a missing file, restore removes the
-// directory.
+// container. If a container runtime has created a directory in place of a missing file, restoreFile removes
+// the directory.
 func (f *Folder) restoreFile(file string, tree *topology.Tree, container kubelet.Granted, all []Device) {
 	before, err := readOf(f.disk, file)
 	hasGPU := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.GPU })

@@ -61,7 +61,8 @@ func (a *Admission) Admit() *Refusal {
 	var best model.Hint
 	if a.Kubelet.ScopePod {
 		total, admitted := model.Total(a.Containers), false
-		if best, admitted = a.Merge(-1, total); !admitted {
+		best, admitted = a.Merge(-1, total)
+		if !admitted {
 			return &Refusal{Container: -1, Requests: total}
 		}
 	}
@@ -72,7 +73,8 @@ func (a *Admission) Admit() *Refusal {
 		}
 		if !a.Kubelet.ScopePod {
 			admitted := false
-			if best, admitted = a.Merge(i, requests); !admitted {
+			best, admitted = a.Merge(i, requests)
+			if !admitted {
 				return &Refusal{Container: i, Requests: requests}
 			}
 		}
