@@ -151,9 +151,10 @@ func (s *Simulation) meetNewerClaims() (bool, error) {
 	return true, s.begin()
 }
 
-// loseClaims removes the record of prepared claims: somebody tidies up. A driver that runs writes it again.
+// loseClaims removes the record of prepared claims: somebody tidies up. A driver that runs writes it again,
+// unless a newer one has prepared a claim and died: the claim is then not known to anybody.
 func (s *Simulation) loseClaims() (bool, error) {
-	if len(s.held()) == 0 || s.driver() == nil {
+	if d := s.driver(); len(s.held()) == 0 || d == nil || d.uid != fmt.Sprint("driver-", s.started) {
 		return false, nil
 	}
 	s.disk.Settle()
