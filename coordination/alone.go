@@ -30,9 +30,9 @@ type chooser struct {
 // choose answers a question, with the reason.
 func (c *chooser) choose(q *api.PreferRequest) (chosen []string, reason string) {
 	mustInclude, size := q.GetMustInclude(), int(q.GetSize())
-	available := c.permit(q.GetAvailable(), mustInclude, size)
+	available := c.permitShared(q.GetAvailable(), mustInclude, size)
 	asked := placement.Half{Count: size}
-	for _, device := range c.locate(available) {
+	for _, device := range c.locateDevices(available) {
 		if slices.Contains(mustInclude, device.ID) {
 			asked.Held = append(asked.Held, device)
 		} else {
@@ -49,8 +49,8 @@ func (c *chooser) choose(q *api.PreferRequest) (chosen []string, reason string) 
 // inPairOrder orders a container's devices by their counterparts of the previous allocation, or by address
 // without counterparts.
 func (c *chooser) inPairOrder(ids []string) []string {
-	before := c.counterparts()
-	choice, err := c.place(placement.Half{Count: len(ids), Held: c.locate(ids)},
+	before := c.likelyCounterparts()
+	choice, err := c.place(placement.Half{Count: len(ids), Held: c.locateDevices(ids)},
 		placement.Half{Count: len(before), Held: before})
 	if err != nil {
 		return ids
@@ -71,7 +71,7 @@ func (c *chooser) place(half, other placement.Half) (placement.Choice, error) {
 // Allocated devices of the other plugin are unknown here, so VFs are chosen as if all GPUs of the machine
 // were free. GPUs are chosen independently of VFs.
 func (c *chooser) otherHalf(size int) placement.Half {
-	half := placement.Half{Held: c.counterparts()}
+	half := placement.Half{Held: c.likelyCounterparts()}
 	half.Count = len(half.Held)
 	if c.kind == device.GPU || half.Count >= size {
 		return half
@@ -187,10 +187,10 @@ func (h *handouts) record(devices []placement.Device) error {
 	return err
 }
 
-// counterparts returns the most likely devices of the other kind in the current container: the last
+// likelyCounterparts returns the most likely devices of the other kind in the current container: the last
 // allocation of the other kind, unless a container got devices of this resource since, which then was the
 // same container.
-func (h *handouts) counterparts() []placement.Device {
+func (h *handouts) likelyCounterparts() []placement.Device {
 	other, err := h.other()
 	if age := time.Since(other.At); err != nil || !other.At.After(h.last().At) || age < 0 || age > handoutTTL {
 		return nil

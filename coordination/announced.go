@@ -118,8 +118,9 @@ func (a *announcement) links() []topology.Link {
 	return a.latest.Links
 }
 
-// permit returns the available devices that the rule for shared devices permits, with the required ones.
-func (a *announcement) permit(available, mustInclude []string, size int) []string {
+// permitShared returns the available devices that the rule for shared devices permits, with the required
+// ones.
+func (a *announcement) permitShared(available, mustInclude []string, size int) []string {
 	a.siblings.mu.Lock()
 	latest := a.latest
 	a.siblings.mu.Unlock()
@@ -130,8 +131,8 @@ func (a *announcement) permit(available, mustInclude []string, size int) []strin
 	return slices.Concat(mustInclude, latest.Replicas.Permit(all, mustInclude, available, size))
 }
 
-// locate returns devices for package placement. An unannounced device has no location.
-func (a *announcement) locate(ids []string) []placement.Device {
+// locateDevices returns devices for package placement. An unannounced device has no location.
+func (a *announcement) locateDevices(ids []string) []placement.Device {
 	a.siblings.mu.Lock()
 	devices := a.latest.Devices
 	a.siblings.mu.Unlock()
@@ -172,12 +173,12 @@ type listed struct {
 	later  *time.Timer
 }
 
-// add returns the list with the devices that the plugin finds now. While devices are gone, the list is sent
-// again after retireAfter: the kubelet then writes its checkpoint, which it does not do when a pod ends.
-func (l *listed) add(found []device.Device) []device.Device {
+// addFound returns the list with the devices that the plugin finds now. While devices are gone, the list is
+// sent again after retireAfter: the kubelet then writes its checkpoint, which it does not do when a pod ends.
+func (l *listed) addFound(found []device.Device) []device.Device {
 	recorded, unknown := l.recorded()
 	if l.gone == nil {
-		l.before = l.earlier(recorded, unknown)
+		l.before = l.earlierDevices(recorded, unknown)
 	}
 	there, hinted := make(map[string]bool, len(found)), len(found) == 0
 	for _, d := range found {
@@ -217,10 +218,10 @@ func (l *listed) add(found []device.Device) []device.Device {
 	return slices.Clone(list)
 }
 
-// earlier returns the devices that the kubelet may look up, by its checkpoint, as an earlier process of this
-// plugin has announced them. Without the checkpoint, the result is all devices in the file of an earlier
-// server.
-func (l *listed) earlier(recorded kubelet.Checkpoint, unknown error) []device.Device {
+// earlierDevices returns the devices that the kubelet may look up, by its checkpoint, as an earlier process
+// of this plugin has announced them. Without the checkpoint, the result is all devices in the file of an
+// earlier server.
+func (l *listed) earlierDevices(recorded kubelet.Checkpoint, unknown error) []device.Device {
 	known := map[string]device.Device{}
 	for id, node := range recorded.Listed(l.resource) {
 		d := device.Device{ID: id}.Complete()

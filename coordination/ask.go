@@ -45,7 +45,7 @@ func Explain(ctx context.Context, runDir, namespace, pod, container string) (*ap
 func call[T any](
 	ctx context.Context, runDir string, ask func(api.CoordinationClient) (T, error),
 ) (answer T, err error) {
-	conn, err := dial(runDir)
+	conn, err := dialRunDir(runDir)
 	if err != nil {
 		return answer, err
 	}
@@ -58,7 +58,7 @@ func call[T any](
 	case codes.NotFound, codes.InvalidArgument:
 		return answer, errors.New(status.Convert(err).Message())
 	case codes.Unavailable:
-		return answer, unanswered(runDir)
+		return answer, explainSilence(runDir)
 	case codes.Unimplemented:
 		return answer, fmt.Errorf("ask %s: the running plugin has an older version without this call",
 			SocketPath(runDir))
@@ -78,9 +78,9 @@ func awaitServer(ctx context.Context, conn *grpc.ClientConn) {
 	}
 }
 
-// unanswered explains why the server of a run directory does not answer: only root and the plugins' user may
-// access the directory and the socket, so other users cannot know whether a server exists.
-func unanswered(runDir string) error {
+// explainSilence explains why the server of a run directory does not answer: only root and the plugins' user
+// may access the directory and the socket, so other users cannot know whether a server exists.
+func explainSilence(runDir string) error {
 	socket := SocketPath(runDir)
 	conn, err := net.DialTimeout("unix", socket, time.Second)
 	if errors.Is(err, fs.ErrPermission) {
@@ -138,9 +138,11 @@ var reconnect = backoff.Config{
 	BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 200 * time.Millisecond,
 }
 
-// dial returns a client of the coordination socket in a run directory. The client connects on the first call
-// and reconnects as needed.
-func dial(runDir string) (*grpc.ClientConn, error) { return dialSocket(unixSocket{runDir}, runDir) }
+// dialRunDir returns a client of the coordination socket in a run directory. The client connects on the first
+// call and reconnects as needed.
+func dialRunDir(runDir string) (*grpc.ClientConn, error) {
+	return dialSocket(unixSocket{runDir}, runDir)
+}
 
 // dialSocket returns a client of a socket; the name is for errors.
 func dialSocket(socket Socket, name string) (*grpc.ClientConn, error) {
@@ -157,13 +159,14 @@ func dialSocket(socket Socket, name string) (*grpc.ClientConn, error) {
 func newTransport(
 	service api.CoordinationServer, clients credentials.TransportCredentials, log *slog.Logger,
 ) *grpc.Server {
-	g := grpc.NewServer(append(limits(), grpc.Creds(clients), survivingCalls(log), survivingStreams(log))...)
+	g := grpc.NewServer(append(serverLimits(), grpc.Creds(clients), survivingCalls(log),
+		survivingStreams(log))...)
 	api.RegisterCoordinationServer(g, service)
 	return g
 }
 
-// limits returns the options that protect a server from any message.
-func limits() []grpc.ServerOption {
+// serverLimits returns the options that protect a server from any message.
+func serverLimits() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxHeaderListSize(16 << 10),

@@ -91,7 +91,7 @@ func newListing(t *testing.T) *listing {
 func (l *listing) want(found []device.Device, list string, pass time.Duration) {
 	l.t.Helper()
 	var words []string
-	for _, d := range l.add(found) {
+	for _, d := range l.addFound(found) {
 		words = append(words, d.ID+map[bool]string{false: "!"}[d.Healthy])
 		if !d.Healthy && d.Reason != "" {
 			l.t.Errorf("%s has failed: %s", d.ID, d.Reason)
@@ -154,13 +154,13 @@ func TestGoneDevicesFollowTheHints(t *testing.T) {
 		for i := range hinted {
 			hinted[i].NUMA = topology.Node(i)
 		}
-		l.add(hinted)
+		l.addFound(hinted)
 		for name, c := range map[string]struct {
 			found []device.Device
 			numa  topology.NUMANode
 		}{"hints": {hinted[:1], topology.Node(1)}, "no hints": {ab[:1], topology.NUMANode{}}} {
 			l.before = hinted
-			if list := l.add(c.found); len(list) != 2 || list[1].NUMA != c.numa {
+			if list := l.addFound(c.found); len(list) != 2 || list[1].NUMA != c.numa {
 				t.Errorf("%s: listed %v", name, list)
 			}
 		}

@@ -77,7 +77,7 @@ func TestLoad(t *testing.T) {
 // connect returns a connected client, which keeps its connection as the plugins do.
 func (p *pairOfNodes) connect(t *testing.T) api.CoordinationClient {
 	t.Helper()
-	conn, err := dial(p.config.RunDir)
+	conn, err := dialRunDir(p.config.RunDir)
 	if err != nil {
 		t.Fatal(err)
 	}

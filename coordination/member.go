@@ -47,7 +47,7 @@ func (m *Member) AwaitTaken(ctx context.Context) { m.announced.await(ctx) }
 // when the devices must be listed again: those that the plugin finds, as unhealthy if they must not be
 // assigned now, and gone ones that the kubelet may look up, as unhealthy. One goroutine calls List.
 func (m *Member) List(found []device.Device) (list []device.Device, again <-chan struct{}) {
-	return m.withheld.withhold(m.announced.resource, m.announced.kind, m.listed.add(found))
+	return m.withheld.withhold(m.announced.resource, m.announced.kind, m.listed.addFound(found))
 }
 
 // Prefer asks the coordinator a question of the kubelet until ctx is done. An error means that there is no
@@ -124,7 +124,7 @@ func (m *Member) Returned(ids []string, failed bool) {
 
 // record tells the other plugin the devices of the latest Allocate.
 func (m *Member) record(ids []string) {
-	if err := m.chooser.record(m.announced.locate(ids)); err != nil {
+	if err := m.chooser.record(m.announced.locateDevices(ids)); err != nil {
 		m.log.Debug("allocation not recorded for the other plugin", "error", err)
 	}
 }

@@ -45,8 +45,8 @@ type nodeServer struct {
 	peers       peers
 }
 
-// answerCall answers a call of a plugin, of this process or another one, until ctx is done. It survives a panic
-// and a coordinator that hangs: maxCalls calls at most are in progress.
+// answerCall answers a call of a plugin, of this process or another one, until ctx is done. It survives a
+// panic and a coordinator that hangs: maxCalls calls at most are in progress.
 func answerCall[A any](ctx context.Context, s *nodeServer, decide func() (A, error)) (A, error) {
 	return system.AwaitResult(ctx, system.CallInTurn(ctx, s.calls, func() (decided A, err error) {
 		err = system.Survive(s.log, func() (err error) {

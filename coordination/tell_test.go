@@ -95,7 +95,7 @@ func TestTellTurnsPluginsAway(t *testing.T) {
 	dir := shortDir(t) + "/run"
 	tells(t, dir, "amd.com/gpu")
 	awaitTold(t, dir, "amd.com/gpu")
-	conn, err := dial(dir)
+	conn, err := dialRunDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

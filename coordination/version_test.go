@@ -106,7 +106,7 @@ func TestServerOfAnotherVersion(t *testing.T) {
 func TestClientsOfOtherVersions(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	start(t, dir)
-	conn, err := dial(dir)
+	conn, err := dialRunDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// fail closes the open admission if an Allocate that a plugin has failed is its next one, or its latest: the
-// kubelet rejects the pod.
-func (c *Coordinator) fail(name string, ids []string) {
+// closeFailed closes the open admission if an Allocate that a plugin has failed is its next one, or its
+// latest: the kubelet rejects the pod.
+func (c *Coordinator) closeFailed(name string, ids []string) {
 	defer c.store.changed.Fire()
 	var o observation
 	o.checkpoint = kubelet.Read(c.Kubelet.Checkpoint())
@@ -27,7 +27,7 @@ func (c *Coordinator) fail(name string, ids []string) {
 	_ = c.decide(func(tx *transaction) error {
 		if open := tx.open; open != nil && (open.container.Lacks(name) || device.SameSet(open.devices[name], ids)) {
 			tx.endRejected(o.evidence(tx.state), isOut)
-			tx.end()
+			tx.endAdmission()
 		}
 		return nil
 	})
@@ -57,16 +57,16 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 				tx.release(n) // the refused container
 			}
 			asked := tx.isAsked(name, ids)
-			taken = tx.refuse(grant{name: name, ids: ids, asked: asked}, RefusedDouble, double)
+			taken = tx.refuseGrant(grant{name: name, ids: ids, asked: asked}, RefusedDouble, double)
 			return nil
 		}
-		g := tx.take(o, name, ids, of)
+		g := tx.takeDevices(o, name, ids, of)
 		if apart := findMisalignment(tx.books(), g, c.Alignment); apart.said != "" && refusable {
 			tx.release(g.container)
-			taken = tx.refuse(g, RefusedAlignment, apart)
+			taken = tx.refuseGrant(g, RefusedAlignment, apart)
 			return nil
 		}
-		taken.Order, taken.Container = tx.accept(g), g.container.Likely()
+		taken.Order, taken.Container = tx.acceptGrant(g), g.container.Likely()
 		return nil
 	})
 	return taken, err
@@ -85,7 +85,7 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 	if err := c.Machine.Refresh(a); err != nil {
 		c.Log.Warn("PCI tree not read; using the last known tree", "error", err)
 	}
-	c.reader.inFlight.forget(name)
+	c.reader.inFlight.forgetResource(name)
 	err := c.decide(func(tx *transaction) (err error) {
 		tx.tree = c.Machine.Newest() // possibly newer than this announcement
 		tx.resources, err = tx.resources.Announce(name, kind, a)
@@ -145,11 +145,11 @@ func newOpenAllocates(now func() time.Time) *openAllocates {
 	return &openAllocates{now: now, since: map[allocate]time.Time{}, early: map[allocate]time.Time{}}
 }
 
-// begin records an Allocate until the plugin reports the return.
-func (f *openAllocates) begin(resource string, ids []string) {
+// addAllocate records an Allocate until the plugin reports the return.
+func (f *openAllocates) addAllocate(resource string, ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.expire()
+	f.dropOld()
 	key := allocateOf(resource, ids)
 	if _, returned := f.early[key]; returned {
 		delete(f.early, key)
@@ -158,12 +158,12 @@ func (f *openAllocates) begin(resource string, ids []string) {
 	f.since[key] = f.now()
 }
 
-// end records that an Allocate has returned; the Allocate may not have begun yet, and one that failed may
-// never begin.
-func (f *openAllocates) end(resource string, ids []string, failed bool) {
+// endAllocate records that an Allocate has returned; the Allocate may not have begun yet, and one that failed
+// may never begin.
+func (f *openAllocates) endAllocate(resource string, ids []string, failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.expire()
+	f.dropOld()
 	key := allocateOf(resource, ids)
 	if _, began := f.since[key]; !began && !failed {
 		f.early[key] = f.now()
@@ -172,9 +172,9 @@ func (f *openAllocates) end(resource string, ids []string, failed bool) {
 	f.ended.Raise()
 }
 
-// forget removes the Allocates of a resource: the plugin has just joined, and may have sent earlier reports
-// to another server.
-func (f *openAllocates) forget(resource string) {
+// forgetResource removes the Allocates of a resource: the plugin has just joined, and may have sent earlier
+// reports to another server.
+func (f *openAllocates) forgetResource(resource string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for d := range f.since {
@@ -184,36 +184,36 @@ func (f *openAllocates) forget(resource string) {
 	}
 }
 
-// settle waits for a short time until no Allocate is open. It reports whether none is open.
-func (f *openAllocates) settle(ctx context.Context) bool {
+// awaitNone waits for a short time until no Allocate is open. It reports whether none is open.
+func (f *openAllocates) awaitNone(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, system.ReturnedLimit)
 	defer cancel()
 	for {
-		ended := f.open()
+		ended := f.nextEnd()
 		if ended == nil {
 			return true
 		}
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			return f.open() == nil
+			return f.nextEnd() == nil
 		}
 	}
 }
 
-// open returns a channel that is closed when an Allocate ends, or nil if none is open.
-func (f *openAllocates) open() <-chan struct{} {
+// nextEnd returns a channel that is closed when an Allocate ends, or nil if none is open.
+func (f *openAllocates) nextEnd() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.expire()
+	f.dropOld()
 	if len(f.since) == 0 {
 		return nil
 	}
 	return f.ended.Next()
 }
 
-// expire removes old entries. The mutex must be held.
-func (f *openAllocates) expire() {
+// dropOld removes old entries. The mutex must be held.
+func (f *openAllocates) dropOld() {
 	old := func(_ allocate, noted time.Time) bool { return f.now().Sub(noted) > maxOpen }
 	maps.DeleteFunc(f.since, old)
 	maps.DeleteFunc(f.early, old)

@@ -15,20 +15,20 @@ func TestReturnedBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	f := newOpenAllocates(func() time.Time { return now })
-	f.end(gpus, []string{"a"}, false)
-	f.begin(gpus, []string{"a"})
-	if f.open() != nil {
+	f.endAllocate(gpus, []string{"a"}, false)
+	f.addAllocate(gpus, []string{"a"})
+	if f.nextEnd() != nil {
 		t.Error("an Allocate is open that has returned")
 	}
-	f.begin(gpus, []string{"a"})
-	if f.open() == nil {
+	f.addAllocate(gpus, []string{"a"})
+	if f.nextEnd() == nil {
 		t.Error("the next one is not open")
 	}
-	f.end(gpus, []string{"a"}, false)
-	f.end(gpus, []string{"b"}, false) // its Allocate never comes
+	f.endAllocate(gpus, []string{"a"}, false)
+	f.endAllocate(gpus, []string{"b"}, false) // its Allocate never comes
 	now = now.Add(2 * maxOpen)
-	f.begin(gpus, []string{"b"})
-	if f.open() == nil {
+	f.addAllocate(gpus, []string{"b"})
+	if f.nextEnd() == nil {
 		t.Error("one that begins long after is not open")
 	}
 }
@@ -41,15 +41,15 @@ func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newOpenAllocates(time.Now)
-			f.begin(gpus, []string{"b", "a"})
-			f.begin(vfs, []string{"c"})
+			f.addAllocate(gpus, []string{"b", "a"})
+			f.addAllocate(vfs, []string{"c"})
 			go func() {
-				f.end(vfs, []string{"c"}, false)
+				f.endAllocate(vfs, []string{"c"}, false)
 				<-time.After(wait)
-				f.end(gpus, []string{"a", "b"}, false)
+				f.endAllocate(gpus, []string{"a", "b"}, false)
 			}()
 			began := time.Now()
-			if got := f.settle(t.Context()); got != want || time.Since(began) > system.ReturnedLimit {
+			if got := f.awaitNone(t.Context()); got != want || time.Since(began) > system.ReturnedLimit {
 				t.Errorf("settled %t after %s, want %t", got, time.Since(began), want)
 			}
 			synctest.Wait()

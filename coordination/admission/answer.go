@@ -21,12 +21,14 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// answer answers a question in four steps: holders, container, free devices, choice. The choice becomes the
-// plan.
-func (tx *transaction) answer(q *api.PreferRequest, o observation) (ids []string, reason string, err error) {
+// answerQuestion answers a question in four steps: holders, container, free devices, choice. The choice
+// becomes the plan.
+func (tx *transaction) answerQuestion(
+	q *api.PreferRequest, o observation,
+) (ids []string, reason string, err error) {
 	tx.view = o.list()
 	tx.warnHung(o, "judge who asks without the kubelet's checkpoint")
-	container, known := tx.fold(q, o).IdentifyContainer(q)
+	container, known := tx.updateHolders(q, o).IdentifyContainer(q)
 	tx.listing = tx.listing.With(o.list())
 	if container.ID == 0 {
 		container.ID = tx.nextID()
@@ -35,13 +37,13 @@ func (tx *transaction) answer(q *api.PreferRequest, o observation) (ids []string
 	offer := newOffer(b, q, &container)
 	tx.warnHeld(b, q, offer)
 	builder := requestBuilder{newPrediction(b, &o), q, &container, offer}
-	request, remark := builder.build()
+	request, remark := builder.buildRequest()
 	known.Remark = remark
 	choice, err := placement.Choose(tx.tree, request)
 	if err != nil {
 		return nil, "", fmt.Errorf("choose %d of %s: %w", q.GetSize(), q.GetResource(), err)
 	}
-	choice.Reason += placement.Named("failed", b.failed())
+	choice.Reason += placement.Named("failed", b.failedFunctions())
 	p := tx.makePlan(&choice, q, &container, o)
 	kind := tx.resources[q.GetResource()].Kind
 	tx.observe(func(to DecisionObserver) { to.QuestionAnswered(known.Source) })
@@ -49,7 +51,7 @@ func (tx *transaction) answer(q *api.PreferRequest, o observation) (ids []string
 		TimeUnixNano: o.asked.UnixNano(), TookNano: int64(tx.now().Sub(o.asked)), Asked: true,
 		Known: known.For(kind), Resource: q.GetResource(), Size: q.GetSize(),
 		Available: uint32(len(q.GetAvailable())), MustInclude: q.GetMustInclude(),
-		Chosen: p.devices[q.GetResource()], Planned: deviceLists(p.others(q.GetResource())),
+		Chosen: p.devices[q.GetResource()], Planned: deviceLists(p.otherDevices(q.GetResource())),
 	}, history.Input{Tree: tx.tree, Request: request, Choice: choice}, container.Likely(), container.PodUID())
 	return p.devices[q.GetResource()], known.For(kind) + "; " + choice.Reason, nil
 }
@@ -61,8 +63,9 @@ func (tx *transaction) warnHung(o observation, consequence string) {
 	}
 }
 
-// fold updates the state from an observation, holders included, and returns the evidence for the asker.
-func (tx *transaction) fold(q *api.PreferRequest, o observation) *asking.Evidence {
+// updateHolders updates the state from an observation, holders included, and returns the evidence for the
+// asker.
+func (tx *transaction) updateHolders(q *api.PreferRequest, o observation) *asking.Evidence {
 	e := o.evidence(tx.state)
 	tx.endRejected(e, lives)
 	if !e.Recorded.IsKnown() && e.View.IsKnown() { // List shows the devices of all containers before the latest
@@ -93,7 +96,7 @@ func (tx *transaction) makePlan(
 	_, unknown := o.manager.Get()
 	p.predicted = unknown != nil && len(tx.resources.Nodes(q.GetResource(), q.GetAvailable())) == 0
 	p.expires = tx.now().Add(planTTL)
-	tx.ask(container, p, q.GetResource(), o.recorded())
+	tx.openFor(container, p, q.GetResource(), o.recorded())
 	return p
 }
 
@@ -230,15 +233,15 @@ func newPlan(
 	return p
 }
 
-// others returns the planned devices of all resources except one.
-func (p *plan) others(name string) map[string][]string {
+// otherDevices returns the planned devices of all resources except one.
+func (p *plan) otherDevices(name string) map[string][]string {
 	others := maps.Clone(p.devices)
 	delete(others, name)
 	return others
 }
 
-// keeps reports whether the plan reserves exactly these devices of a resource.
-func (p *plan) keeps(name string, ids []string) bool {
+// isFor reports whether the plan reserves exactly these devices of a resource.
+func (p *plan) isFor(name string, ids []string) bool {
 	return p != nil && device.SameSet(p.devices[name], ids)
 }
 

@@ -30,8 +30,8 @@ func newBooks(tree *topology.Tree, set device.Resources, found holders.Holders) 
 // isFree reports whether a device has no holder, under no name.
 func (b *books) isFree(name, id string) bool { return b.held.Of(name, id) == nil }
 
-// failed returns the functions of failed devices, which the kubelet offers to nobody, in order.
-func (b *books) failed() (functions []topology.Address) {
+// failedFunctions returns the functions of failed devices, which the kubelet offers to nobody, in order.
+func (b *books) failedFunctions() (functions []topology.Address) {
 	for _, r := range b.resources {
 		for _, d := range r.Devices {
 			if d.Healthy || d.Reason == "" {
@@ -138,8 +138,8 @@ func ownerName(h *holders.Holder) string {
 	}
 }
 
-// names returns the names of the holders of devices, without a container's own, for people.
-func (b *books) names(name string, ids []string, c *asking.Container) (owners []string) {
+// ownerNames returns the names of the holders of devices, without a container's own, for people.
+func (b *books) ownerNames(name string, ids []string, c *asking.Container) (owners []string) {
 	for _, id := range ids {
 		if h := b.held.Of(name, id); h != nil && !c.Has(name, id) {
 			owners = append(owners, ownerName(h))

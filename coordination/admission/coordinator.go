@@ -154,14 +154,16 @@ func (c *Coordinator) Alive(ctx context.Context) error { return c.awaitUnlocked(
 func (c *Coordinator) Close() { c.locked(func() { c.closed = true }) }
 
 // Begin records an Allocate in progress, until its plugin reports the end.
-func (c *Coordinator) Begin(resource string, ids []string) { c.reader.inFlight.begin(resource, ids) }
+func (c *Coordinator) Begin(resource string, ids []string) {
+	c.reader.inFlight.addAllocate(resource, ids)
+}
 
 // Returned records the end of an Allocate: the kubelet is about to receive the answer, or an error.
 func (c *Coordinator) Returned(resource string, ids []string, failed bool) {
 	if failed {
-		c.fail(resource, ids)
+		c.closeFailed(resource, ids)
 	}
-	c.reader.inFlight.end(resource, ids, failed)
+	c.reader.inFlight.endAllocate(resource, ids, failed)
 }
 
 // decide decides, commits and publishes. After an error, nothing has changed.

@@ -261,7 +261,7 @@ func TestStatusAfterADeviceOfTwoPods(t *testing.T) {
 	}
 	lost, later := of("lost"), of("later")
 	lost.Lost = true
-	known := survey{found: holders.Holders{later, lost}, ended: map[string]bool{key(&later): true}}
+	known := survey{found: holders.Holders{later, lost}, ended: map[string]bool{podKeyOf(&later): true}}
 	for _, r := range newStatus(s, a.coordinator.now(), known).GetResources() {
 		for _, d := range r.GetDevices() {
 			if d.GetDevice().GetId() == id && (!d.GetAllocated() || d.GetOwner().GetPod() != "lost") {

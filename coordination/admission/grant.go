@@ -56,9 +56,9 @@ func (g grant) reason() string {
 	return g.plan.choice.Reason
 }
 
-// take records an Allocate for its most likely container, which becomes the open one. Before is the fate of
-// the container of the open admission.
-func (tx *transaction) take(o observation, name string, ids []string, before fate) grant {
+// takeDevices records an Allocate for its most likely container, which becomes the open one. Before is the
+// fate of the container of the open admission.
+func (tx *transaction) takeDevices(o observation, name string, ids []string, before fate) grant {
 	e := o.evidence(tx.state)
 	if o.answer.IsKnown() {
 		found := holders.Look(o.sources(tx.state, nil))
@@ -71,12 +71,12 @@ func (tx *transaction) take(o observation, name string, ids []string, before fat
 	tx.fulfilPlan(name, ids)
 	g.asked = tx.isAsked(name, ids)
 	if tx.open.allocated() != nil && e.Progress == asking.Complete && !g.asked {
-		tx.end() // the container did not request the rest
+		tx.endAdmission() // the container did not request the rest
 	}
 	anew := false
 	if p := tx.livePlan(); p != nil {
 		anew = p.resource == name && p.anew
-		if p.keeps(name, ids) {
+		if p.isFor(name, ids) {
 			g.plan, g.planned = p, p.devices[name]
 		}
 	}
@@ -89,7 +89,7 @@ func (tx *transaction) take(o observation, name string, ids []string, before fat
 		Resource: name, IDs: slices.Clone(ids), Anew: anew, Recorded: o.recorded(), Life: o.kubelet,
 	})
 	if tx.open != nil && tx.open.container.ID != g.container.ID {
-		tx.paired = tx.open.doubted(g, tx.resources)
+		tx.paired = tx.open.doubtedFiles(g, tx.resources)
 		tx.endPlan(Dropped)
 		g.asked = false
 	}
@@ -232,8 +232,8 @@ type Taken struct {
 	Refusal   string             // the reason for a refusal, in one sentence; "" for none
 }
 
-// accept records a grant and returns its devices in the container's order.
-func (tx *transaction) accept(g grant) (order []string) {
+// acceptGrant records a grant and returns its devices in the container's order.
+func (tx *transaction) acceptGrant(g grant) (order []string) {
 	order = orderDevices(tx.books(), g)
 	tx.handover = &history.Allocation{
 		At: tx.now(), Container: g.container.Likely(), PodUID: g.container.PodUID(), Resource: g.name, IDs: order,
@@ -247,10 +247,10 @@ func (tx *transaction) accept(g grant) (order []string) {
 	return order
 }
 
-// refuse records a refusal: the kubelet rejects the container, and no Allocate follows. The container of the
-// grant is nil if unknown.
-func (tx *transaction) refuse(g grant, outcome Outcome, why refusal) (taken Taken) {
-	tx.end()
+// refuseGrant records a refusal: the kubelet rejects the container, and no Allocate follows. The container of
+// the grant is nil if unknown.
+func (tx *transaction) refuseGrant(g grant, outcome Outcome, why refusal) (taken Taken) {
+	tx.endAdmission()
 	c, name, ids := g.container, g.name, g.ids
 	refused := &history.Allocation{At: tx.now(), Resource: name, IDs: ids, Refusal: why.full(), Asked: g.asked}
 	if c != nil {

@@ -21,23 +21,24 @@ func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 		return look(ctx)
 	}
 	a.add("pod")
-	a.coordinator.reader.inFlight.begin(vfs, []string{"0000:0c:00.1"}) // of a pod worker
+	a.coordinator.reader.inFlight.addAllocate(vfs, []string{"0000:0c:00.1"}) // of a pod worker
 	a.ask(gpus, 0, 1)
 	if looks > 0 {
 		t.Error("PodResources was listed")
 	}
-	a.coordinator.reader.inFlight.end(vfs, []string{"0000:0c:00.1"}, false)
+	a.coordinator.reader.inFlight.endAllocate(vfs, []string{"0000:0c:00.1"}, false)
 	a.ask(gpus, 0, 1)
 	if looks != 1 {
 		t.Errorf("%d looks after the Allocate has returned", looks)
 	}
-	a.coordinator.reader.inFlight.begin(vfs, []string{"0000:0c:00.1"}) // the end is reported to another server
+	// the end is reported to another server
+	a.coordinator.reader.inFlight.addAllocate(vfs, []string{"0000:0c:00.1"})
 	a.announce()
 	a.ask(gpus, 0, 1)
 	if looks != 2 {
 		t.Errorf("%d looks after the plugin has joined anew", looks)
 	}
-	a.coordinator.reader.inFlight.begin(vfs, []string{"0000:0c:00.1"}) // its plugin dies
+	a.coordinator.reader.inFlight.addAllocate(vfs, []string{"0000:0c:00.1"}) // its plugin dies
 	a.now = a.now.Add(2 * time.Second)
 	a.ask(gpus, 0, 1)
 	if looks != 3 {

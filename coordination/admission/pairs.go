@@ -16,10 +16,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// serve pairs all GPUs of the node with the VFs of a container: its own or most likely GPUs by placement, and
-// each further GPU with the nearest VF, so that any GPU of the container has a VF. The VFs of an unannounced
-// resource are unknown, and serve returns nil.
-func serve(b *books, name string, ids []string, gpus placement.Half) []pairs.Served {
+// pairAllGPUs pairs all GPUs of the node with the VFs of a container: its own or most likely GPUs by
+// placement, and each further GPU with the nearest VF, so that any GPU of the container has a VF. The VFs of
+// an unannounced resource are unknown, and serve returns nil.
+func pairAllGPUs(b *books, name string, ids []string, gpus placement.Half) []pairs.Served {
 	vfs := device.All(b.resources[name].Select(ids))
 	if len(vfs.Held) == 0 {
 		return nil
@@ -69,11 +69,11 @@ func pairedDevices(s *state, a *openAdmission, current *state) []pairs.Device {
 	if current.open != nil && slices.Equal(current.open.files, a.files) {
 		s, a = current, current.open
 	}
-	return paired(s.resources, a.devices)
+	return pairDevices(s.resources, a.devices)
 }
 
-// paired returns devices of several resources by address, without unannounced resources.
-func paired(announced device.Resources, devices kubelet.Devices) (all []pairs.Device) {
+// pairDevices returns devices of several resources by address, without unannounced resources.
+func pairDevices(announced device.Resources, devices kubelet.Devices) (all []pairs.Device) {
 	for name, ids := range devices {
 		if r := announced[name]; r != nil {
 			for _, d := range r.Select(ids) {
@@ -85,11 +85,11 @@ func paired(announced device.Resources, devices kubelet.Devices) (all []pairs.De
 	return all
 }
 
-// doubted returns the record of the pairs files of a container whose VFs only seemed to be the other half of
-// GPUs, after an Allocate for another container; nil if nothing is in doubt. The kubelet gives a container a
-// resource once: if further GPUs follow, the VFs may be of the container of either GPUs, and the files name
-// no GPU until the kubelet's checkpoint has the container.
-func (a *openAdmission) doubted(g grant, set device.Resources) *openAdmission {
+// doubtedFiles returns the record of the pairs files of a container whose VFs only seemed to be the other
+// half of GPUs, after an Allocate for another container; nil if nothing is in doubt. The kubelet gives a
+// container a resource once: if further GPUs follow, the VFs may be of the container of either GPUs, and the
+// files name no GPU until the kubelet's checkpoint has the container.
+func (a *openAdmission) doubtedFiles(g grant, set device.Resources) *openAdmission {
 	guessed := g.progress == asking.Open && a.container.Guessed && a.container.Asker == nil
 	if r := set[g.name]; !guessed || r == nil || r.Kind != device.GPU || a.devices[g.name] == nil {
 		return nil
@@ -111,7 +111,7 @@ func (c *Coordinator) Pair(
 		if c.pairs.Has(file) && tx.open.keepFile(file, vfs) {
 			tx.paired = tx.open
 		}
-		served = serve(tx.books(), name, ids, gpusOf(tx.state, name, ids, tx.now()))
+		served = pairAllGPUs(tx.books(), name, ids, gpusOf(tx.state, name, ids, tx.now()))
 		return nil
 	})
 	if err != nil {
@@ -155,6 +155,6 @@ func (c *Coordinator) tidyPairs() {
 		open = s.open.files
 	}
 	c.pairs.Tidy(s.tree, containers, recorded.Identity, open, func(of kubelet.Devices) []pairs.Device {
-		return paired(s.resources, of)
+		return pairDevices(s.resources, of)
 	})
 }

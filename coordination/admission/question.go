@@ -44,7 +44,7 @@ func (c *Coordinator) Prefer(
 			case tx.version != before.version:
 				return errMoved
 			}
-			ids, reason, err = tx.answer(q, o)
+			ids, reason, err = tx.answerQuestion(q, o)
 			return err
 		})
 		if !errors.Is(err, errMoved) {
@@ -144,7 +144,7 @@ func (a *openAdmission) live(now time.Time) *plan {
 // its question, chosen of more, or the rest of the plan directly after an Allocate.
 func (a *openAdmission) proves(name string, ids []string, now time.Time) bool {
 	p := a.live(now)
-	return p.keeps(name, ids) && (p.resource == name && p.chosen || p.resource != name && a.isRecent(now))
+	return p.isFor(name, ids) && (p.resource == name && p.chosen || p.resource != name && a.isRecent(now))
 }
 
 // of returns the record for a container: with the devices that the container has of the record before, and

@@ -101,7 +101,7 @@ func (s *state) suspectedPods(sources holders.Sources, q *api.PreferRequest, all
 
 // readList returns the answer of PodResources List, unless a List is unsafe.
 func (r *reader) readList(ctx context.Context) (kubelet.View, error) {
-	if !r.inFlight.settle(ctx) {
+	if !r.inFlight.awaitNone(ctx) {
 		r.Log.Warn("PodResources not read during another container's allocation; choosing without PodResources")
 		return kubelet.View{}, kubelet.ErrNotRead
 	}
@@ -257,7 +257,7 @@ func (o *observation) progress(s *state) asking.Progress {
 // evidence returns the input for package asking.
 func (o *observation) evidence(s *state) *asking.Evidence {
 	return &asking.Evidence{
-		Resources: s.resources, Holders: s.found, Newest: s.open.allocated().In(o.list()),
+		Resources: s.resources, Holders: s.found, Newest: s.open.allocated().ShownIn(o.list()),
 		Recorded: o.checkpoint,
 		Progress: o.progress(s), Recent: s.open.isRecent(o.asked), Late: s.open.isLate(o.asked),
 		View: o.list(), Answer: o.answer, Listing: s.listing,

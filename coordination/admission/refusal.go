@@ -74,10 +74,10 @@ func (r *reader) findConflict(
 func (r *reader) findElsewhere(
 	ctx context.Context, before *state, name string, ids []string, o *observation,
 ) refusal {
-	held, id, found := before.elsewhere(o, name, ids)
+	held, id, found := before.findElsewhereName(o, name, ids)
 	if found && !o.answer.IsKnown() {
 		o.answer = kubelet.Read(r.Pods.Pods(ctx))
-		held, id, found = before.elsewhere(o, name, ids)
+		held, id, found = before.findElsewhereName(o, name, ids)
 	}
 	if !found {
 		return refusal{}
@@ -88,10 +88,10 @@ func (r *reader) findElsewhere(
 	}
 }
 
-// elsewhere returns the first of several devices with a holder under another resource name, by an
+// findElsewhereName returns the first of several devices with a holder under another resource name, by an
 // observation. Without a checkpoint nothing is proven, nor by Allocates that the checkpoint lacks: the
 // kubelet may have rejected their pod.
-func (s *state) elsewhere(
+func (s *state) findElsewhereName(
 	o *observation, name string, ids []string,
 ) (held holders.Held, id string, found bool) {
 	if !o.checkpoint.IsKnown() {
@@ -138,7 +138,7 @@ func (s *state) suspects(name string, ids []string, now time.Time) []suspect {
 			}
 		}
 	}
-	if s.open.live(now).keeps(name, ids) && s.open.container.Owner != nil {
+	if s.open.live(now).isFor(name, ids) && s.open.container.Owner != nil {
 		found = slices.DeleteFunc(found, func(f suspect) bool { return f.pod == s.open.container.Owner.Pod })
 	}
 	return found
@@ -183,12 +183,12 @@ func newMisalignment(
 	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: "+
 		"GPU %s and VF %s are %s apart; %s", devices, placement.Together(pairs), len(pairs), apart.GPU.Address,
 		apart.VF.Address, apart.Distance.Level, near)
-	return refusal{said: sentence + " (" + requirement(alignment) + ")", owners: owners}
+	return refusal{said: sentence + " (" + describeRequirement(alignment) + ")", owners: owners}
 }
 
-// requirement returns the origin of the requirement: the administrator, or the pod alone. The text ends a
-// refusal, in brackets; the kubelet appends ", which is unexpected".
-func requirement(alignment intent.Alignment) string {
+// describeRequirement returns the origin of the requirement: the administrator, or the pod alone. The text
+// ends a refusal, in brackets; the kubelet appends ", which is unexpected".
+func describeRequirement(alignment intent.Alignment) string {
 	if alignment == intent.Required {
 		return fmt.Sprintf("the plugins' flag --alignment=%s asks that of every pod", intent.Required)
 	}
@@ -220,7 +220,7 @@ func vfsNear(b *books, gpu topology.Address, own *asking.Container) (free, all i
 			if vf.Healthy && b.isFree(r.Name, id) {
 				free++
 			}
-			owners = append(owners, b.names(r.Name, []string{id}, own)...)
+			owners = append(owners, b.ownerNames(r.Name, []string{id}, own)...)
 		}
 	}
 	slices.Sort(owners)

@@ -27,9 +27,9 @@ type requestBuilder struct {
 	offer     offer
 }
 
-// build returns the request: the container's whole request if known; else the half in question, with the
-// second half as allocated before or as most likely to follow. The remark is for people.
-func (b requestBuilder) build() (request placement.Request, remark string) {
+// buildRequest returns the request: the container's whole request if known; else the half in question, with
+// the second half as allocated before or as most likely to follow. The remark is for people.
+func (b requestBuilder) buildRequest() (request placement.Request, remark string) {
 	r := b.resources[b.question.GetResource()]
 	if b.container.Asker != nil {
 		all := b.knownHalves()
@@ -61,7 +61,7 @@ func (b requestBuilder) build() (request placement.Request, remark string) {
 func (b requestBuilder) knownHalves() []resourceHalf {
 	var all []resourceHalf
 	q, c := b.question, b.container
-	nodes, admitted := b.nodes(func() (model.Mask, bool) { return b.predict(c) })
+	nodes, admitted := b.nodes(func() (model.Mask, bool) { return b.predictNodes(c) })
 	for _, name := range slices.Sorted(maps.Keys(c.Asker.Requests)) {
 		r := b.resources[name]
 		switch {
@@ -177,13 +177,13 @@ func (p prediction) nodesOf(
 	return nodes, admitted
 }
 
-// predict returns the NUMA nodes for a container with known requests. If devices and known CPUs do not fit
-// together, the devices alone decide.
-func (p prediction) predict(c *asking.Container) (nodes model.Mask, admitted bool) {
+// predictNodes returns the NUMA nodes for a container with known requests. If devices and known CPUs do not
+// fit together, the devices alone decide.
+func (p prediction) predictNodes(c *asking.Container) (nodes model.Mask, admitted bool) {
 	if p.ScopePod {
 		return p.Rule.Nodes(p.podDemands(c))
 	}
-	demands := p.demands(c)
+	demands := p.deviceDemands(c)
 	if read, err := p.cpus.Get(); err == nil && c.Asker.CPUs > 0 {
 		nodes, admitted = p.Rule.Nodes(append(slices.Clip(demands),
 			model.CPUDemand(c.Asker.CPUs, read.nodes, read.free)))
@@ -194,8 +194,8 @@ func (p prediction) predict(c *asking.Container) (nodes model.Mask, admitted boo
 	return nodes, admitted
 }
 
-// demands returns the device demands of a container with known requests.
-func (p prediction) demands(c *asking.Container) []model.Demand {
+// deviceDemands returns the device demands of a container with known requests.
+func (p prediction) deviceDemands(c *asking.Container) []model.Demand {
 	var demands []model.Demand
 	for name, count := range c.Asker.Requests {
 		r := p.resources[name]

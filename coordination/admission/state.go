@@ -168,7 +168,7 @@ func (c *committedState) commit(decide func(*transaction) error) (*transaction, 
 		return nil, err
 	}
 	c.state.Store(tx.state)
-	tx.remember(&c.history)
+	tx.addToHistory(&c.history)
 	return tx, nil
 }
 
@@ -235,16 +235,18 @@ type transaction struct {
 // livePlan returns the plan, nil if expired.
 func (tx *transaction) livePlan() *plan { return tx.open.live(tx.now()) }
 
-// ask makes the container of a question the open one, with its plan, and reports the outcome of the plan
-// before. Name is the resource of the question.
-func (tx *transaction) ask(c *asking.Container, next *plan, name string, recorded kubelet.Identity) {
+// openFor makes the container of a question the open one, with its plan, and reports the outcome of the
+// plan before. Name is the resource of the question.
+func (tx *transaction) openFor(
+	c *asking.Container, next *plan, name string, recorded kubelet.Identity,
+) {
 	tx.expirePlan()
 	if before := tx.open; before != nil && before.plan != nil && before.container.ID == c.ID &&
 		before.plan.promised[name] != nil {
 		next.promised, next.until = before.plan.promised, before.plan.until // the rest of the same container
 	} else {
 		tx.endPlan(Dropped)
-		next.promised, next.until = next.others(name), next.expires
+		next.promised, next.until = next.otherDevices(name), next.expires
 		if n := len(next.promised); n > 0 {
 			tx.observe(func(o DecisionObserver) { o.Planned(n) })
 		}
@@ -270,13 +272,13 @@ func (tx *transaction) endRejected(e *asking.Evidence, of fate) {
 	case of == lives && !e.IsUnrelated(c):
 		return
 	}
-	tx.end()
+	tx.endAdmission()
 	e.Progress, e.Newest = asking.Complete, nil
 }
 
-// end closes the open admission: no call for its container follows. The container keeps its devices until the
-// kubelet's records show their end, or until release.
-func (tx *transaction) end() {
+// endAdmission closes the open admission: no call for its container follows. The container keeps its devices
+// until the kubelet's records show their end, or until release.
+func (tx *transaction) endAdmission() {
 	tx.endPlan(Dropped)
 	tx.open = nil
 }

@@ -31,7 +31,7 @@ func TestRefusedContainerIsComplete(t *testing.T) {
 	c := emptyServer()
 	c.current().open = &openAdmission{container: &asking.Container{Devices: kubelet.Devices{gpus: {"gpu"}}}}
 	_, err := c.commit(func(tx *transaction) error {
-		tx.refuse(grant{name: gpus, ids: []string{"gpu"}}, RefusedDouble,
+		tx.refuseGrant(grant{name: gpus, ids: []string{"gpu"}}, RefusedDouble,
 			refusal{said: "another pod has the device"})
 		return nil
 	})

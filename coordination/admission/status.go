@@ -100,7 +100,7 @@ type DegradedContainer struct {
 // FindDegraded returns the degraded containers with a known owner, by name.
 func FindDegraded(resources []*api.Resource) []DegradedContainer {
 	var list []DegradedContainer
-	for _, h := range holdings(resources) {
+	for _, h := range holdingsByContainer(resources) {
 		if c := h.container(); c.VFs > 0 && c.Apart > 0 {
 			list = append(list, c)
 		}
@@ -134,9 +134,9 @@ func containerOf(o *api.Owner) holdingContainer {
 // counts holds the numbers of devices of one switch.
 type counts struct{ gpus, vfs int }
 
-// holdings returns the devices of all containers. A unit that two resources have counts once; replicas count
-// each.
-func holdings(resources []*api.Resource) map[holdingContainer]*holding {
+// holdingsByContainer returns the devices of all containers. A unit that two resources have counts once;
+// replicas count each.
+func holdingsByContainer(resources []*api.Resource) map[holdingContainer]*holding {
 	held := map[holdingContainer]*holding{}
 	for _, r := range resources {
 		for _, d := range r.GetDevices() {
@@ -229,8 +229,8 @@ func (r *report) publish(log *slog.Logger, to DecisionObserver) {
 	}
 }
 
-// remember adds the decision to the history.
-func (r *report) remember(log *history.Log) {
+// addToHistory adds the decision to the history.
+func (r *report) addToHistory(log *history.Log) {
 	if view, err := r.view.Get(); err == nil {
 		log.Resolve(view)
 	}

@@ -63,18 +63,18 @@ type survey struct {
 	ended map[string]bool // by key
 }
 
-// key returns a key for the pod of a holder.
-func key(h *holders.Holder) string { return h.UID + " " + h.Pod.Namespace + "/" + h.Pod.Name }
+// podKeyOf returns a key for the pod of a holder.
+func podKeyOf(h *holders.Holder) string { return h.UID + " " + h.Pod.Namespace + "/" + h.Pod.Name }
 
 // livingHolders returns the holders whose pods have not ended.
 func (s survey) livingHolders() holders.Holders {
-	return slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool { return s.ended[key(&h)] })
+	return slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool { return s.ended[podKeyOf(&h)] })
 }
 
 // cachedSurvey returns the latest survey if of the current state and younger than a lifetime, else a new one.
 // If ctx is done first, the survey has only the holders of the last decision.
 func (i *inspector) cachedSurvey(ctx context.Context, lifetime time.Duration) survey {
-	f := i.fly(ctx, lifetime)
+	f := i.startSurvey(ctx, lifetime)
 	select {
 	case <-f.done:
 		return f.result
@@ -83,9 +83,9 @@ func (i *inspector) cachedSurvey(ctx context.Context, lifetime time.Duration) su
 	}
 }
 
-// fly returns a usable flight, and starts one if there is none. The flight does not end with its first
-// caller.
-func (i *inspector) fly(ctx context.Context, lifetime time.Duration) *flight {
+// startSurvey returns a usable flight, and starts one if there is none. The flight does not end with its
+// first caller.
+func (i *inspector) startSurvey(ctx context.Context, lifetime time.Duration) *flight {
 	i.cache.mu.Lock()
 	defer i.cache.mu.Unlock()
 	of, now := i.committed.current(), i.committed.now()
@@ -162,7 +162,7 @@ func (s *survey) missingIn(pods holders.Pods, sources holders.Sources) map[strin
 	gone := map[string]bool{}
 	for i := range s.found {
 		h := &s.found[i]
-		gone[key(h)] = h.UID != "" && pods.Lack(h.UID, sources.Kubelet, sources.Known[h.UID]) ||
+		gone[podKeyOf(h)] = h.UID != "" && pods.Lack(h.UID, sources.Kubelet, sources.Known[h.UID]) ||
 			h.UID == "" && h.Pod != (kubelet.Pod{}) && pods.All && !named[h.Pod]
 	}
 	return gone
@@ -194,7 +194,7 @@ func (i *inspector) endedPods(
 			continue
 		}
 		shown, listed := pods.Containers[kubelet.Container{Pod: h.Pod, Name: h.Name}]
-		gone[key(h)] = gone[key(h)] || !slices.Contains(pods.Pods, h.Pod) || listed && len(shown) == 0
+		gone[podKeyOf(h)] = gone[podKeyOf(h)] || !slices.Contains(pods.Pods, h.Pod) || listed && len(shown) == 0
 	}
 	return gone
 }

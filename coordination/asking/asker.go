@@ -87,16 +87,17 @@ func (a *Asker) Is(another *Asker) bool {
 	return a != nil && another != nil && a.UID == another.UID && a.Container() == another.Container()
 }
 
-// owns reports whether a holder is the container.
-func (a *Asker) owns(h holders.Holder) bool {
+// isHolder reports whether a holder is the container.
+func (a *Asker) isHolder(h holders.Holder) bool {
 	if h.Name != a.Name {
 		return false
 	}
 	return h.UID == a.UID || h.UID == "" && h.Pod == a.Pod
 }
 
-// contradicts reports whether the container certainly requests a number of devices different from a question.
-func (a *Asker) contradicts(q *api.PreferRequest) bool {
+// hasOtherRequest reports whether the container certainly requests a number of devices different from a
+// question.
+func (a *Asker) hasOtherRequest(q *api.PreferRequest) bool {
 	return a != nil && a.Exact && a.Requests[q.GetResource()] != int(q.GetSize())
 }
 
@@ -159,15 +160,15 @@ func (k Knowledge) For(kind device.Kind) string {
 		known = append(known, k.Remark)
 	}
 	source := "told by " + string(k.Source)
-	return shorten(strings.Join(known, "; "), maxKnown-len(source)) + "; " + source
+	return shortenText(strings.Join(known, "; "), maxKnown-len(source)) + "; " + source
 }
 
 // maxKnown limits the text of a Knowledge, in bytes. A pod can request any number of resources, and the text
 // is stored with the decision.
 const maxKnown = 512
 
-// shorten cuts a text longer than a number of bytes.
-func shorten(text string, most int) string {
+// shortenText cuts a text longer than a number of bytes.
+func shortenText(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

@@ -41,13 +41,13 @@ func (c Container) WithDevices(name string, ids []string) Container {
 	return c
 }
 
-// In returns the container c as PodResources shows it: with the owner of the devices.
+// ShownIn returns the container c as PodResources shows it: with the owner of the devices.
 //   - If a request source suggested several pods, and the owner is not the likeliest pod, the result has no
 //     asker.
 //   - If c has devices of two containers, because the second container seemed to continue the first, the
 //     result has only the devices of one.
 //   - If the view does not show the devices, or is unknown, the result is c.
-func (c *Container) In(read kubelet.Reading[kubelet.View]) *Container {
+func (c *Container) ShownIn(read kubelet.Reading[kubelet.View]) *Container {
 	view, err := read.Get()
 	if c == nil || err != nil {
 		return c
@@ -57,7 +57,7 @@ func (c *Container) In(read kubelet.Reading[kubelet.View]) *Container {
 		return c
 	}
 	has := view.Containers[owner]
-	own, rest := c.split(has)
+	own, rest := c.splitByOwner(has)
 	switch {
 	case len(rest) > 0 && len(has[c.Newest]) > 0:
 		return &Container{Owner: &owner, Devices: own, Newest: c.Newest, Unasked: true}
@@ -84,9 +84,9 @@ func (c *Container) ownerIn(view kubelet.View) (owner kubelet.Container, shown b
 	return kubelet.Container{}, false
 }
 
-// split divides the devices of c by resource: own if an owner is shown with any devices of the resource, rest
-// if it is not.
-func (c *Container) split(shown kubelet.Devices) (own, rest kubelet.Devices) {
+// splitByOwner divides the devices of c by resource: own if an owner is shown with any devices of the
+// resource, rest if it is not.
+func (c *Container) splitByOwner(shown kubelet.Devices) (own, rest kubelet.Devices) {
 	own, rest = kubelet.Devices{}, kubelet.Devices{}
 	for name, ids := range c.Devices {
 		if len(shown[name]) > 0 {
@@ -106,9 +106,9 @@ func (c *Container) Has(name, id string) bool {
 	return slices.Contains(c.Devices[name], id) || slices.Contains(c.Inherits[name], id)
 }
 
-// asking returns the container as the asker of a question. The kubelet requests all devices of a resource at
+// asAsker returns the container as the asker of a question. The kubelet requests all devices of a resource at
 // once: an asker with another request was a wrong guess, and the container is unknown.
-func (c Container) asking(q *api.PreferRequest) Container {
+func (c Container) asAsker(q *api.PreferRequest) Container {
 	if c.Asker == nil || c.Asker.Requests[q.GetResource()] == int(q.GetSize()) {
 		return c
 	}

@@ -31,7 +31,7 @@ func TestContainerThatALookShowsTwice(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for range 20 { // in any order of the containers
 				given := Container{ID: 1}.WithDevices("vf", vfs["vf"]).WithDevices("gpu", gpus["gpu"])
-				got := given.In(kubelet.Read(kubelet.View{Containers: c.shown}, nil))
+				got := given.ShownIn(kubelet.Read(kubelet.View{Containers: c.shown}, nil))
 				if !reflect.DeepEqual(got.Owner, c.owner) || !reflect.DeepEqual(got.Devices, c.devices) {
 					t.Fatalf("owner %v, devices %v; want %v, %v", got.Owner, got.Devices, c.owner, c.devices)
 				}

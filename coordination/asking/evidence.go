@@ -60,7 +60,7 @@ func (e *Evidence) heldIn(pod intent.Pod) map[string]kubelet.Devices {
 func heldBy(a *Asker, all holders.Holders, set device.Resources) kubelet.Devices {
 	devices := kubelet.Devices{}
 	for _, h := range all {
-		if a.owns(h) {
+		if a.isHolder(h) {
 			maps.Copy(devices, set.Only(h.Devices))
 		}
 	}

@@ -25,7 +25,7 @@ func (e *Evidence) IdentifyContainer(q *api.PreferRequest) (Container, Knowledge
 	}
 	var c Container
 	if following != nil {
-		c = following.asking(q)
+		c = following.asAsker(q)
 		following = &c
 	}
 	if answer, err := e.Answer.Get(); err == nil {

@@ -205,7 +205,7 @@ func TestAskerOfAnotherNumberIsUnknown(t *testing.T) {
 	asker := &Asker{UID: "a", Requests: map[string]int{gpus: 2, vfs: 2}}
 	for size, known := range map[int]bool{1: false, 2: true, 3: false} {
 		q := &api.PreferRequest{Resource: vfs, Size: uint32(size)}
-		c := Container{Asker: asker, Pods: []kubelet.Pod{{Name: "a"}}}.asking(q)
+		c := Container{Asker: asker, Pods: []kubelet.Pod{{Name: "a"}}}.asAsker(q)
 		if (c.Asker != nil) != known || (c.Pods != nil) != known {
 			t.Errorf("a question for %d: asker %v, pods %v", size, c.Asker, c.Pods)
 		}

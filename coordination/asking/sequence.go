@@ -109,7 +109,7 @@ func (e *Evidence) follows(q *api.PreferRequest, arrived []kubelet.Pod) (bool, s
 	switch {
 	case newest == nil:
 		return false, FirstHalf
-	case !newest.Lacks(name), newest.Asker.contradicts(q):
+	case !newest.Lacks(name), newest.Asker.hasOtherRequest(q):
 		return false, FirstHalf + ", the next container"
 	case !e.Resources.SameNodes(newest.Devices, name, available):
 		return false, FirstHalf + ", the next container, on another NUMA node"
