@@ -34,8 +34,9 @@ func newStatus() *cobra.Command {
 		Long: `Query the status of the node over the socket of the running plugins. The output shows the free devices, the number of available
 pairs (a GPU and a VF on one switch), the plugins and whether their resources are registered with the kubelet, and containers with
 pairs on different switches, followed by a line for each switch. Devices of ended containers count as free. Devices of a disconnected
-plugin are shown as stale and do not count as free. "?" marks unknown values. NUMA nodes are the nodes reported to the kubelet; a line NOTE
-has the reason where the plugins decide about them (excludeTopology). The command requires root.
+plugin are shown as stale and do not count as free. "?" marks unknown values, "-" what no plugin offers and devices without NUMA hint: NUMA
+nodes are the nodes reported to the kubelet; a line NOTE has the reason where the plugins decide about them (excludeTopology). The command
+requires root.
 
 A line HEALTH names the devices that are failed (no container gets them) or degraded (chosen last) for one reason; docs/health.md has
 the reasons.

@@ -115,7 +115,8 @@ func (p *Playground) repair(f *topology.Device) error {
 func (p *Playground) function(word string) (*topology.Device, error) {
 	address, known := p.cards()[word]
 	if !known {
-		return nil, MistakeError{fmt.Errorf("device %q: want a GPU, NIC or VF as in status -o wide, or as on the page: GPU0, NIC0", word)}
+		return nil, MistakeError{fmt.Errorf("device %q: want a GPU, NIC or VF as in status -o wide, or as on the "+
+			"page: GPU0, NIC0", word)}
 	}
 	f, _ := p.machine.Tree.Device(address) // of the same tree
 	return f, nil

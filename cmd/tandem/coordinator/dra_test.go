@@ -26,13 +26,13 @@ func TestStatusOfDRA(t *testing.T) {
 		}}},
 	})
 	s.Kubelet = &Kubelet{State: KubeletUp}
-	const want = `GPUs free 0/2, VFs free 0/0, same-switch pairs left 0, degraded containers 0; kubelet up
+	const want = `GPUs free 0/2, VFs free -, same-switch pairs left 0, degraded containers 0; kubelet up
 mode dra: the scheduler allocates; driver PID 7, v1.4.0, protocol 2.2: amd.com/gpu
 NOTE feature gate DRAPartitionableDevices of the API server (v1.35.0) is off
 
 SWITCH        NUMA  FREE GPUS  FREE VFS  OWNERS
-0000:08:00.0  ?     0/1        0/0       team/train-0/claim pairs
-0000:09:00.0  ?     0/1        0/0       a pod with UID 1/by a device plugin
+0000:08:00.0  -     0/1        -         team/train-0/claim pairs
+0000:09:00.0  -     0/1        -         a pod with UID 1/by a device plugin
 `
 	if diff := cmp.Diff(want, string(s.Table())); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)

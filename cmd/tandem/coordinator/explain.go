@@ -126,7 +126,7 @@ func (d Decision) printChoices(out *bytes.Buffer) {
 		switches.Add("\n   SWITCH", "GPUS TAKEN/FREE", "VFS TAKEN/FREE", "ON THIS SWITCH ALONE")
 	}
 	for _, s := range d.Switches {
-		switches.Add("   "+s.Name, Count{int(s.TakenGPUs), int(s.FreeGPUs)}, Count{int(s.TakenVFs), int(s.FreeVFs)},
+		switches.Add("   "+s.Name, fmt.Sprint(s.TakenGPUs, "/", s.FreeGPUs), fmt.Sprint(s.TakenVFs, "/", s.FreeVFs),
 			cmp.Or(s.Alone, "too few: "+d.freeOn(s)))
 	}
 	out.WriteString(pairs.String() + switches.String())

@@ -56,7 +56,7 @@ func TestReasons(t *testing.T) {
 			"0000:2f:00.0  0000:2c:00.0  0     1/2           team/other/c",
 			"VFs are free on these switches now: create team/train again"},
 		"there are none": {nil,
-			"0000:2f:00.0  0000:2c:00.0  0     0/0           -",
+			"0000:2f:00.0  0000:2c:00.0  0     -             -",
 			`switch 0000:2c:00.0 has no VF that a plugin offers: see "tandem doctor", or ask for fewer GPUs`},
 		"they are broken": {[]*api.DeviceStatus{sick},
 			"0000:2f:00.0  0000:2c:00.0  0     0/1           -",

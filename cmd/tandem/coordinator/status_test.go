@@ -47,8 +47,8 @@ STALE nvidia.com/vf: its plugin is away; 2 devices as they were known last
 SWITCH        NUMA  RESOURCE       DEVICE        ADDRESS       STATE                 OWNER
 0000:08:00.0  1     amd.com/gpu    a             0000:11:00.0  allocated             team/train/worker
               1     amd.com/gpu    c             0000:11:00.0  unhealthy             -
-              ?     nvidia.com/vf  v             0000:0c:00.1  planned (stale)       -
-              ?     nvidia.com/vf  0000:0c:00.2  -             free (stale)          team/over/worker (ended)
+              -     nvidia.com/vf  v             0000:0c:00.1  planned (stale)       -
+              -     nvidia.com/vf  0000:0c:00.2  -             free (stale)          team/over/worker (ended)
 0000:09:00.0  1     amd.com/gpu    b             0000:11:00.0  stranded              -
               1     amd.com/gpu    d             0000:11:00.0  allocated, unhealthy  -
 `

@@ -26,7 +26,7 @@ func (s Status) Table() []byte {
 		rows.Add("\nSWITCH", "NUMA", "FREE GPUS", "FREE VFS", "OWNERS")
 	}
 	for _, line := range lines {
-		rows.Add(cmp.Or(line.name, "?"), cmp.Or(strings.Join(line.nodes, ","), "?"), line.gpus, line.vfs,
+		rows.Add(cmp.Or(line.name, "?"), cmp.Or(strings.Join(line.nodes, ","), "-"), line.gpus, line.vfs,
 			line.describeOwners())
 	}
 	out.WriteString(rows.String())
@@ -217,9 +217,10 @@ type row struct {
 // isFree reports whether a container can get it now.
 func (r row) isFree() bool { return !r.stale && (r.State == free || r.State == stranded) }
 
+// numaText returns the node that the kubelet is told, "-" for none.
 func numaText(node *uint32) string {
 	if node == nil {
-		return "?"
+		return "-"
 	}
 	return fmt.Sprint(*node)
 }
@@ -259,7 +260,13 @@ func (c *Count) addRow(r row) {
 	}
 }
 
-func (c Count) String() string { return fmt.Sprintf("%d/%d", c.Free, c.All) }
+// String returns "free/all", "-" if no device is offered.
+func (c Count) String() string {
+	if c.All == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d", c.Free, c.All)
+}
 
 // counts are those of one switch.
 type counts struct{ gpus, vfs Count }

@@ -281,7 +281,7 @@ func (r Rejection) switchRows() string {
 	}
 	line("\n   SWITCH, FREE NOW", func(resource string) string { return resource })
 	for _, name := range names {
-		line("   "+name, func(resource string) string { return cmp.Or(free[name][resource], "0/0") })
+		line("   "+name, func(resource string) string { return cmp.Or(free[name][resource], "-") })
 	}
 	return rows.String()
 }

@@ -297,7 +297,10 @@ func (r *Verification) Table() []byte {
 	if len(r.Failures) > 0 {
 		verdict = "not verified"
 	}
-	if !r.InOrder {
+	switch {
+	case len(r.GPUs) != len(r.VFs):
+		order = "without order (the counts differ)"
+	case !r.InOrder:
 		order = "not " + order
 	}
 	file := "pairs.json " + r.PairsFile
