@@ -157,7 +157,7 @@ func (c *Complaint) IsNew(err error) bool {
 // above with less indentation:
 //
 //	QuestionLimit   from the kubelet's call to the answer
-//	  CoordinatorLimit  the coordinator's answer; a takeover by the other plugin fits in; then the plugin chooses
+//	  CoordinatorLimit  the coordinator's answer, with a takeover by the other plugin; later the plugin chooses
 //	    AnnouncedLimit  wait for an announcement, if the kubelet already asks for the announced devices
 //	    LookLimit       all reads in parallel; usually one millisecond
 //	      FileLimit       one file, usually a tenth of a millisecond; a hanging disk takes forever
