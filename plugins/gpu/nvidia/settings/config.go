@@ -361,7 +361,7 @@ func (f *Flags) fromFile(c *Config) error {
 		value, err := content.findKey(s.key)
 		if err == nil && value != nil {
 			err = s.decodeValue(c, value)
-			c.said[s.flagName()] = origin{strings.Trim(fmt.Sprint(value), "[]"), s.key + " of " + c.File}
+			c.said[s.flagName()] = origin{describeValue(value), s.key + " of " + c.File}
 		}
 		if err != nil {
 			return fmt.Errorf("read the configuration %s: %s: %w", c.File, s.key, err)
@@ -376,6 +376,19 @@ func (f *Flags) fromFile(c *Config) error {
 	slices.Sort(warnings)
 	c.Warnings = append(c.Warnings, slices.Compact(warnings)...)
 	return err
+}
+
+// describeValue returns a value of the file as a flag would have it.
+func describeValue(value any) string {
+	list, isList := value.([]any)
+	if !isList {
+		return fmt.Sprint(value)
+	}
+	texts := make([]string, 0, len(list))
+	for _, one := range list {
+		texts = append(texts, fmt.Sprint(one))
+	}
+	return strings.Join(texts, ",")
 }
 
 // takeValues sets a setting and its source.

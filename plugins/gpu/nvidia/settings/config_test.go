@@ -163,6 +163,21 @@ func TestRepeatedFlags(t *testing.T) {
 	}
 }
 
+// TestLogOfSettings: the log has each value as a flag would have it, with its source.
+func TestLogOfSettings(t *testing.T) {
+	for file, part := range map[string]string{
+		"imex: {channelIDs: [0]}":           "imex-channel-ids=0 (imex.channelIDs of ",
+		"flags: {nvidiaDriverRoot: '/[a]'}": "driver-root=/[a] (flags.nvidiaDriverRoot of ",
+		"flags: {plugin: {deviceListStrategy: [envvar, cdi-cri]}}": "device-list-strategy=envvar,cdi-cri " +
+			"(flags.plugin.deviceListStrategy of ",
+	} {
+		config, err := load(t, nil, nil, file)
+		if got := config.LogValue().String(); err != nil || !strings.Contains(got, part) {
+			t.Errorf("%s: %s, %v, want %s", file, got, err, part)
+		}
+	}
+}
+
 // nested writes a.b.c and a value as a file does, {a: {b: {c: value}}}.
 func nested(key, value string) string {
 	for _, part := range slices.Backward(strings.Split(key, ".")) {
