@@ -49,7 +49,7 @@ func ask[Q, A any](
 	remote func(api.CoordinationClient, context.Context, Q, ...grpc.CallOption) (A, error),
 ) (none A, err error) {
 	if own := m.own.Load(); own != nil {
-		answer, err := direct(own, ctx, q)
+		answer, err := callDirectly(ctx, own, func() (A, error) { return direct(own, ctx, q) })
 		if status.Code(err) != codes.Unavailable {
 			return answer, err
 		}
@@ -58,6 +58,19 @@ func ask[Q, A any](
 		return none, errForeign
 	}
 	return remote(m.client, ctx, q, grpc.WaitForReady(true))
+}
+
+// callDirectly calls the server of this process until ctx is done. It survives a panic and a coordinator that
+// hangs: maxCalls calls at most are in progress, besides those of other processes, whose connections have
+// limits of their own.
+func callDirectly[A any](ctx context.Context, own *nodeServer, call func() (A, error)) (A, error) {
+	return system.AwaitResult(ctx, system.CallInTurn(ctx, own.calls, func() (answer A, err error) {
+		err = system.Survive(own.log, func() (err error) {
+			answer, err = call()
+			return err
+		})
+		return answer, err
+	}))
 }
 
 // send sends the report of a returned Allocate to the server, without waiting. For a lost report the server

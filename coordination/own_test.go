@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -158,5 +159,13 @@ func TestStoppedServerDoesNotAnswer(t *testing.T) {
 	server.membership.own.Store(stopped)
 	if _, err := members[gpus].report(t.Context(), []string{"gpu0"}); err != nil {
 		t.Errorf("the call is lost: %v", err)
+	}
+	member := server.Member(vfs, device.VF)
+	if _, err := member.report(t.Context(), []string{"vf0"}); err != nil {
+		t.Errorf("the call is lost: %v", err)
+	}
+	served, _ := member.Pair(t.Context(), []pairs.VF{{ID: "vf0", Address: topology.Address{Bus: 2}}}, "")
+	if len(served) == 0 {
+		t.Error("the pairs are lost")
 	}
 }

@@ -40,21 +40,9 @@ type nodeServer struct {
 	coordinator *admission.Coordinator
 	remarks     remarks
 	clients     credentials.TransportCredentials // check of clients
-	calls       system.Turn                      // has room for maxCalls
+	calls       system.Turn                      // of this process, with room for maxCalls
 	log         *slog.Logger
 	peers       peers
-}
-
-// answerCall answers a call of a plugin, of this process or another one, until ctx is done. It survives a
-// panic and a coordinator that hangs: maxCalls calls at most are in progress.
-func answerCall[A any](ctx context.Context, s *nodeServer, decide func() (A, error)) (A, error) {
-	return system.AwaitResult(ctx, system.CallInTurn(ctx, s.calls, func() (decided A, err error) {
-		err = system.Survive(s.log, func() (err error) {
-			decided, err = decide()
-			return err
-		})
-		return decided, err
-	}))
 }
 
 // serve answers on a listener until ctx is done, and returns when all calls in flight are answered, or after
@@ -141,13 +129,11 @@ func (s *nodeServer) Prefer(ctx context.Context, q *api.PreferRequest) (*api.Pre
 	if err := checkIDs(q.GetResource(), q.GetAvailable(), q.GetMustInclude()); err != nil {
 		return nil, err
 	}
-	return answerCall(ctx, s, func() (*api.PreferResponse, error) {
-		ids, reason, err := s.coordinator.Prefer(ctx, q)
-		if err != nil {
-			return nil, status.Error(codeOf(err), err.Error())
-		}
-		return &api.PreferResponse{Devices: slices.Clone(ids), Reason: reason}, nil
-	})
+	ids, reason, err := s.coordinator.Prefer(ctx, q)
+	if err != nil {
+		return nil, status.Error(codeOf(err), err.Error())
+	}
+	return &api.PreferResponse{Devices: slices.Clone(ids), Reason: reason}, nil
 }
 
 // codeOf returns the code of a call that the coordinator has not answered.
@@ -163,34 +149,33 @@ func (s *nodeServer) Allocated(ctx context.Context, q *api.AllocatedRequest) (*a
 	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
 		return nil, err
 	}
-	return answerCall(ctx, s, func() (*api.AllocatedResponse, error) {
-		s.coordinator.Begin(q.GetResource(), q.GetDevices())
-		taken, err := s.coordinator.Allocated(ctx, q.GetResource(), q.GetDevices())
-		if err != nil {
-			return nil, status.Error(codeOf(err), err.Error())
-		}
-		answer := &api.AllocatedResponse{Devices: slices.Clone(taken.Order), Refusal: taken.Refusal}
-		if to := taken.Container; to != nil {
-			answer.Container = history.Owner(*to, "")
-		}
-		return answer, nil
-	})
+	s.coordinator.Begin(q.GetResource(), q.GetDevices())
+	taken, err := s.coordinator.Allocated(ctx, q.GetResource(), q.GetDevices())
+	if err != nil {
+		return nil, status.Error(codeOf(err), err.Error())
+	}
+	answer := &api.AllocatedResponse{Devices: slices.Clone(taken.Order), Refusal: taken.Refusal}
+	if to := taken.Container; to != nil {
+		answer.Container = history.Owner(*to, "")
+	}
+	return answer, nil
 }
 
 // Pair returns the best VFs for each GPU.
-func (s *nodeServer) Pair(ctx context.Context, q *api.PairRequest) (*api.PairResponse, error) {
+func (s *nodeServer) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse, error) {
 	vfs, err := decodeVFs(q)
 	if err != nil {
 		return nil, err
 	}
-	return answerCall(ctx, s, func() (*api.PairResponse, error) {
-		served, written := s.coordinator.Pair(q.GetResource(), q.GetDevices(), q.GetFile(), vfs)
-		answer := &api.PairResponse{Written: written}
-		for _, served := range served {
-			answer.Served = append(answer.Served, &api.Served{Gpu: served.GPU.String(), Device: served.VF})
-		}
-		return answer, nil
-	})
+	served, written, err := s.coordinator.Pair(q.GetResource(), q.GetDevices(), q.GetFile(), vfs)
+	if err != nil {
+		return nil, status.Error(codeOf(err), err.Error())
+	}
+	answer := &api.PairResponse{Written: written}
+	for _, served := range served {
+		answer.Served = append(answer.Served, &api.Served{Gpu: served.GPU.String(), Device: served.VF})
+	}
+	return answer, nil
 }
 
 // decodeVFs converts the VFs of a request.

@@ -100,10 +100,11 @@ func (a *openAdmission) doubtedFiles(g grant, set device.Resources) *openAdmissi
 }
 
 // Pair returns the serving VF for each GPU of the node, and takes charge of a pairs file. Returns false if
-// the file is not written, for example because it is outside the folder of pairs files.
+// the file is not written, for example because it is outside the folder of pairs files. The error is
+// ErrClosed.
 func (c *Coordinator) Pair(
 	name string, ids []string, file string, vfs []pairs.VF,
-) (served []pairs.Served, written bool) {
+) (served []pairs.Served, written bool, err error) {
 	tx, err := c.commit(func(tx *transaction) error {
 		if tx.open == nil || !device.SameSet(tx.open.devices[name], ids) {
 			return nil
@@ -115,9 +116,9 @@ func (c *Coordinator) Pair(
 		return nil
 	})
 	if err != nil {
-		return nil, false // the server has ended
+		return nil, false, err
 	}
-	return served, c.publish(tx) && tx.paired != nil
+	return served, c.publish(tx) && tx.paired != nil, nil
 }
 
 // tidyPause is the interval of checks for files of ended containers.

@@ -30,7 +30,7 @@ func TestPairsFilesOfContainerAreBounded(t *testing.T) {
 	for n := range device.MaxResources + 2 {
 		file := filepath.Join(dir, fmt.Sprint(n, ".json"))
 		for range 2 {
-			if _, written := c.Pair(vfs, []string{vf.ID}, file, named); written != (n < device.MaxResources) {
+			if _, written, _ := c.Pair(vfs, []string{vf.ID}, file, named); written != (n < device.MaxResources) {
 				t.Errorf("file %d: written %t", n, written)
 			}
 		}

@@ -80,7 +80,8 @@ func newPaired(t *testing.T) (a *admission, dir string) {
 
 // pair has the plugin ask for a pairs file with the VF that was just given.
 func (a *admission) pair(vf device.Device, file string) {
-	a.coordinator.Pair(vfs, []string{vf.ID}, file, []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}})
+	all := []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}}
+	_, _, _ = a.coordinator.Pair(vfs, []string{vf.ID}, file, all)
 }
 
 // question puts a question, a moment after the last call.

@@ -52,7 +52,7 @@ func (f *pairsFiles) pair(a *admission, name string, ids []string) {
 		})
 	}
 	var written bool
-	if f.served, written = a.coordinator.Pair(vfs, ids, f.newest, all); written {
+	if f.served, written, _ = a.coordinator.Pair(vfs, ids, f.newest, all); written {
 		return
 	}
 	if err := pairs.New(all).Write(system.Disk{}, f.newest); err != nil {

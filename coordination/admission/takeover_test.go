@@ -31,7 +31,7 @@ func TestPairsFileOverATakeover(t *testing.T) {
 	a.allocated(vfs, []string{vf.ID})
 	file := filepath.Join(dir, "file.json")
 	named := []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs, RDMA: "mlx5_9"}}
-	if _, written := c.Pair(vfs, []string{vf.ID}, file, named); !written {
+	if _, written, _ := c.Pair(vfs, []string{vf.ID}, file, named); !written {
 		t.Fatal("the file is not written")
 	}
 	var saved savedState
@@ -76,7 +76,7 @@ func TestPairsFileOutsideTheFolder(t *testing.T) {
 		filepath.Join(dir, "elsewhere.json"), folder + "/../elsewhere.json", "pairs.json",
 		folder + "/", folder + "/.", folder + "/..",
 	} {
-		served, written := c.Pair(vfs, []string{vf.ID}, file, nil)
+		served, written, _ := c.Pair(vfs, []string{vf.ID}, file, nil)
 		if info, err := os.Lstat(file); written || err == nil && !info.IsDir() || len(served) == 0 {
 			t.Errorf("%s: written %t, %v", file, written, err)
 		}

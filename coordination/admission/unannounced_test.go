@@ -26,7 +26,7 @@ func TestPairsOfAnUnannouncedResource(t *testing.T) {
 		}
 	}()
 	file := filepath.Join(a.movePairs(), "pairs.json")
-	served, written := a.coordinator.Pair(shared, ids, file, []pairs.VF{{ID: ids[0]}})
+	served, written, _ := a.coordinator.Pair(shared, ids, file, []pairs.VF{{ID: ids[0]}})
 	if len(served) > 0 || !written {
 		t.Errorf("pairs %v, file written: %v", served, written)
 	}
