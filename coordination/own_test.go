@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -167,5 +168,42 @@ func TestStoppedServerDoesNotAnswer(t *testing.T) {
 	served, _ := member.Pair(t.Context(), []pairs.VF{{ID: "vf0", Address: topology.Address{Bus: 2}}}, "")
 	if len(served) == 0 {
 		t.Error("the pairs are lost")
+	}
+}
+
+// A server that stops leaves an open call its time, whether the call is of its own process or not.
+func TestStoppingServerAnswersOpenCalls(t *testing.T) {
+	for name, overSocket := range map[string]bool{"directly": false, "over the socket": true} {
+		t.Run(name, func(t *testing.T) {
+			_, log := newLog()
+			dir := filepath.Join(shortDir(t), "run")
+			node, stop := startWith(t, Config{RunDir: dir, Log: log, OverSocket: overSocket})
+			member := node.Member(gpus, device.GPU)
+			member.Publish(threeGPUs)
+			await(t, dir, connected(gpus))
+			c := node.election.serving.Load().coordinator
+			waits, goOn := make(chan struct{}), make(chan struct{})
+			c.Kubelet = lister{c.Kubelet, func() (kubelet.View, error) {
+				close(waits)
+				<-goOn
+				return kubelet.View{}, kubelet.ErrNotRead
+			}}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*stopTimeout)
+			defer cancel()
+			var call sync.WaitGroup
+			call.Go(func() {
+				_, _ = member.Prefer(ctx, &api.PreferRequest{
+					Resource: gpus, Available: offered[gpus], Size: 1,
+				})
+			})
+			<-waits
+			began := time.Now()
+			time.AfterFunc(2*stopTimeout, func() { close(goOn) })
+			stop()
+			if took := time.Since(began); took < stopTimeout {
+				t.Errorf("the server ends after %s, before its open call", took)
+			}
+			call.Wait()
+		})
 	}
 }

@@ -57,9 +57,11 @@ func (s *nodeServer) serve(ctx context.Context, listener net.Listener, stopping 
 		return fmt.Errorf("serve coordination socket: %w", err)
 	case <-ctx.Done():
 		stopping()
-		kill := time.AfterFunc(stopTimeout, g.Stop)
-		defer kill.Stop()
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		defer context.AfterFunc(ending, g.Stop)()
 		g.GracefulStop()
+		_ = s.calls.Await(ending)
 		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // stopped before the start
 			return fmt.Errorf("serve coordination socket: %w", err)
 		}

@@ -22,7 +22,7 @@ var (
 
 // Turn serializes calls that may never return, such as reads from a hanging disk: at most one is in progress,
 // its caller continues without a result, and a hanging call occupies one goroutine regardless of the number
-// of callers. Create it with room for one token.
+// of callers. Create it with room for one token; with room for more, as many calls are in progress.
 type Turn chan struct{}
 
 // Busy reports whether a call is in progress.
@@ -30,10 +30,18 @@ func (t Turn) Busy() bool { return len(t) > 0 }
 
 // Await waits until no call is in progress. It returns ErrBusy if ctx is done first.
 func (t Turn) Await(ctx context.Context) error {
-	if err := t.takeTurn(ctx); err != nil {
-		return err
+	taken := 0
+	defer func() {
+		for range taken {
+			<-t
+		}
+	}()
+	for range cap(t) {
+		if err := t.takeTurn(ctx); err != nil {
+			return err
+		}
+		taken++
 	}
-	<-t
 	return nil
 }
 
