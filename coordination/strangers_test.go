@@ -17,7 +17,7 @@ import (
 func TestWaitingClientsTakeNoRoom(t *testing.T) {
 	server, members, _ := serverAndClient(t)
 	c := server.election.serving.Load().coordinator
-	own, waits, goOn := c.Kubelet, make(chan struct{}), make(chan struct{})
+	own, waits, goOn := c.Kubelet, make(chan struct{}, 1), make(chan struct{})
 	c.Kubelet = lister{own, func() (kubelet.View, error) {
 		select {
 		case waits <- struct{}{}:
