@@ -180,12 +180,8 @@ func serverLimits() []grpc.ServerOption {
 func survivingCalls(log *slog.Logger) grpc.ServerOption {
 	return grpc.ChainUnaryInterceptor(func(
 		ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
-	) (answer any, err error) {
-		err = system.Survive(log, func() (err error) {
-			answer, err = handle(ctx, q)
-			return err
-		})
-		return answer, err
+	) (any, error) {
+		return system.SurviveResult(log, func() (any, error) { return handle(ctx, q) })
 	})
 }
 

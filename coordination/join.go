@@ -64,12 +64,8 @@ func ask[Q, A any](
 // hangs: maxCalls calls at most are in progress, besides those of other processes, whose connections have
 // limits of their own.
 func callDirectly[A any](ctx context.Context, own *nodeServer, call func() (A, error)) (A, error) {
-	return system.AwaitResult(ctx, system.CallInTurn(ctx, own.calls, func() (answer A, err error) {
-		err = system.Survive(own.log, func() (err error) {
-			answer, err = call()
-			return err
-		})
-		return answer, err
+	return system.AwaitResult(ctx, system.CallInTurn(ctx, own.calls, func() (A, error) {
+		return system.SurviveResult(own.log, call)
 	}))
 }
 

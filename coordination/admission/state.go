@@ -33,7 +33,7 @@ type state struct {
 	known     map[string]holders.Known // pods of the kubelet's checkpoint, by UID
 	listing   asking.Listing           // the last PodResources List
 	found     holders.Holders          // by the last question, with later Allocates
-	unlisted  holders.Holders          // by the last question
+	unlisted  holders.Holders          // by the last question: see holders.Result
 	books     func() *books            // of tree, resources and found
 
 	open *openAdmission // nil for none

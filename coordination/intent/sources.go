@@ -293,10 +293,7 @@ func (s *source) askInShare(ctx context.Context, shares int) ([]Pod, error) {
 	pods, err := system.AwaitResult(ctx, system.CallInTurn(ctx, s.turn, func() (pods []Pod, err error) {
 		reading, cancel := context.WithTimeout(s.open, lookTimeout)
 		defer cancel()
-		err = system.Survive(s.log, func() (err error) {
-			pods, err = s.pods(reading)
-			return err
-		})
+		pods, err = system.SurviveResult(s.log, func() ([]Pod, error) { return s.pods(reading) })
 		if err == nil && ctx.Err() != nil {
 			s.noteResult(nil)
 		}

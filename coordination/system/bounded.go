@@ -99,17 +99,10 @@ var ErrHangs = errors.New("reading does not end; is the disk all right?")
 // hangs, other callers wait for it. A panic in read is returned as an error.
 func BoundRead[T any](log *slog.Logger, limit time.Duration, read func() (T, error)) func() (T, error) {
 	turn := make(Turn, 1)
-	surviving := func() (value T, err error) {
-		err = Survive(log, func() (err error) {
-			value, err = read()
-			return err
-		})
-		return value, err
-	}
 	return func() (none T, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
-		value, err := AwaitResult(ctx, CallInTurn(ctx, turn, surviving))
+		value, err := AwaitResult(ctx, CallInTurn(ctx, turn, func() (T, error) { return SurviveResult(log, read) }))
 		if errors.Is(err, ErrBusy) || errors.Is(err, ErrLate) {
 			return none, ErrHangs
 		}
@@ -132,6 +125,15 @@ func Survive(log *slog.Logger, work func() error) (err error) {
 		}
 	}()
 	return work()
+}
+
+// SurviveResult is Survive for a function with a result.
+func SurviveResult[T any](log *slog.Logger, work func() (T, error)) (value T, err error) {
+	err = Survive(log, func() (err error) {
+		value, err = work()
+		return err
+	})
+	return value, err
 }
 
 // Panicked reports whether an error results from a panic, in this process or at the other end of a socket.
