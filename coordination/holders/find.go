@@ -87,14 +87,15 @@ func (s *search) addRecorded(containers []*Holder, gone map[string]bool) {
 }
 
 // addListed adds the containers in List. Devices that the checkpoint lacks belong to the container in
-// admission.
+// admission. A recorded container that List shows with none of its devices keeps them: List shows a later pod
+// of the name, or the kubelet has lost its records.
 func (s *search) addListed() {
 	for c, devices := range s.Containers {
 		switch known := s.byName[c]; {
-		case known == nil && len(devices) > 0:
+		case len(devices) == 0:
+		case known == nil || !known.Lost && s.showsWithout(known):
 			s.add(&Holder{UID: s.uidOf(c.Pod), Pod: c.Pod, Name: c.Name, Devices: devices, Open: true})
-		case known != nil && known.Lost && len(devices) == 0: // List has none of its devices
-		case known != nil && !equal(known.Devices, devices):
+		case !equal(known.Devices, devices):
 			known.Devices, known.Open = devices, true
 		}
 	}

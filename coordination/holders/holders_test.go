@@ -139,7 +139,24 @@ func TestFind(t *testing.T) {
 				Recorded: read(two), Pods: living(false, map[string]string{"u1": "a", "u2": "b"}),
 				View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
 			},
-			want: []string{"g2: u2 b/c"},
+			want: []string{"g1: u1 a/c", "g2: u2 b/c", "v1: u1 a/c"}, // List comes from a kubelet without its records
+		},
+		"an Allocate of a later pod of the name is not the earlier pod's": {
+			Sources: holders.Sources{
+				Recorded: read(two), View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
+				Known:    map[string]holders.Known{"u1": {Pod: kubelet.Pod{Name: "a"}}},
+				Question: &api.PreferRequest{Resource: vfs}, Withheld: []string{"v1"},
+				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
+			},
+			want: []string{"g1: u1 a/c", "g2: u2 b/c", "g3:  / open", "v1: u1 a/c"}, left: 1,
+		},
+		"nor what List shows of the later pod": {
+			Sources: holders.Sources{
+				Recorded: read(two), View: view(map[string]string{"a/c": gpus + " g3", "b/c": gpus + " g2"}),
+				Known:    map[string]holders.Known{"u1": {Pod: kubelet.Pod{Name: "a"}}},
+				Question: &api.PreferRequest{Resource: vfs}, Withheld: []string{"v1"},
+			},
+			want: []string{"g1: u1 a/c", "g2: u2 b/c", "g3:  a/c open", "v1: u1 a/c"},
 		},
 		"without a list pods are found by what they have": {
 			Sources: holders.Sources{
