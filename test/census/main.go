@@ -72,10 +72,19 @@ func (o *options) run(out io.Writer) error {
 	case o.update != "":
 		return fmt.Errorf("-update %s: want limits or messages", o.update)
 	case o.check:
-		return errors.Join(compare(limits, c), r.checkMessages())
+		return errors.Join(compare(limits, c), r.checkMessages(), o.checkProtected())
 	}
 	c.write(out, limits, names)
 	return nil
+}
+
+// checkProtected returns an error for each protected test or file that the repository has no more.
+func (o *options) checkProtected() error {
+	list, err := os.ReadFile(protectedFile)
+	if err != nil {
+		return err
+	}
+	return checkProtected(os.DirFS(o.root), string(list))
 }
 
 // checkMessages returns an error for each message of the list that the code has no more.
