@@ -47,7 +47,6 @@ type node struct {
 	dir     string   // the kubelet's
 	runDir  string   // of both daemons
 	flags   []string // of both daemons
-	prefix  []string // a program that runs the daemons; nil for none
 	logs    string   // folder of what the daemons say
 	kubelet *kubelettest.Kubelet
 	plugins map[string]*kubelettest.Plugin
@@ -123,11 +122,8 @@ func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 		t.Fatal(err)
 	}
 	root := t.TempDir()
-	const resources = `{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`
 	if err := errors.Join(os.CopyFS(filepath.Join(root, "sys"), recorded.FS()),
-		os.Mkdir(filepath.Join(root, "dev"), 0o700),
-		os.WriteFile(filepath.Join(root, "config.json"), []byte(resources), 0o600),
-		os.WriteFile(kubelet.CheckpointPath(dir),
+		os.Mkdir(filepath.Join(root, "dev"), 0o700), os.WriteFile(kubelet.CheckpointPath(dir),
 			[]byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}`), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -141,10 +137,20 @@ func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 		"--kubelet-dir=" + dir, "--run-dir=" + n.runDir,
 	}
 	n.logs = inMemory(t, "logs")
+	n.configure(t, "rdma")
 	n.pods.begin("none")
 	servePods(t, dir, &n.pods)
 	n.kubelet = kubelettest.Start(t, dir)
 	return n
+}
+
+// configure names the resource of all VFs.
+func (n *node) configure(t testing.TB, name string) {
+	t.Helper()
+	content := `{"resourceList": [{"resourceName": "` + name + `", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`
+	if err := os.WriteFile(filepath.Join(n.root, "config.json"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // inMemory makes a folder in memory, where this computer has a place for it: as /run is, and a pod's log,
@@ -219,8 +225,7 @@ func (n *node) run(t testing.TB, binary string) (daemon *exec.Cmd, stop func()) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := slices.Concat(n.prefix, []string{binary}, n.flags)
-	daemon = exec.Command(command[0], command[1:]...)
+	daemon = exec.Command(binary, n.flags...)
 	if filepath.Base(binary) == "tandem-rdma" {
 		daemon.Args = append(daemon.Args, "--config-file="+filepath.Join(n.root, "config.json"),
 			"--resource-prefix=nvidia.com", "--devinfo-dir="+filepath.Join(n.root, "devinfo"))

@@ -54,7 +54,10 @@ func placeWith(t testing.TB, machine, list string, config coordination.Config) *
 	}
 	vfs := find(t, recorded.FS(), list, "nvidia.com", nil)
 	name := vfs.Names()[0]
-	host := grants.Host{Sys: recorded.FS(), Dev: os.DirFS(dir), DevinfoDir: filepath.Join(dir, "dp")}
+	host := grants.Host{
+		Sys: recorded.FS(), Dev: os.DirFS(dir), DevinfoDir: filepath.Join(dir, "dp"),
+		PairsDir: filepath.Join(config.RunDir, "pairs"),
+	}
 	p := &placed{Plugin: NewPlugin(name, vfs, host, node.Member(name, device.VF), log), node: node}
 	pool, _ := vfs.latestPool(name)
 	p.free = ids(pool)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
@@ -218,6 +219,27 @@ func TestMemoryIsWrittenAgain(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"0000:81:00.1"}, state(restarted(t, vfs), "intel.com/a")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What containers hid before a boot does not count: a VF whose RDMA driver is missing since is not offered.
+func TestMemoryOfAnEarlierBoot(t *testing.T) {
+	s := functions.New()
+	s.PF(0x81, "ens1", 1, nil)
+	vfs := find(t, s.FS(), resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
+	s.Hide("0000:81:00.1", true)
+	for boot, want := range map[string][]string{"": {"0000:81:00.1"}, "another": nil} {
+		known := Known{File: filepath.Join(t.TempDir(), "vfs.json"), Disk: system.Disk{Boot: boot}}
+		if err := os.Link(vfs.known.File, known.File); err != nil {
+			t.Fatal(err)
+		}
+		after, err := FindVFs(vfs.finder, vfs.config, known, nil, vfs.log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, state(after, "intel.com/a")); diff != "" {
+			t.Errorf("boot %q: %s", boot, diff)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/recording"
@@ -93,61 +94,86 @@ func TestEFAPreset(t *testing.T) {
 	}
 }
 
-// Each of eight containers gets a GPU and the four EFA devices of the GPU's switch, whichever plugin the
-// kubelet asks first. The Pods API reports the requests: without a source of requests a container counts as
-// having equal numbers of GPUs and NICs. On a busy host the coordinator can be late for the kubelet, and an
-// answer then does without the coordinator or the source: such a run is repeated.
-func TestEFADevicesOfTheGPU(t *testing.T) {
-	for name, first := range map[string]bool{"GPU first": true, "EFA devices first": false} {
-		t.Run(name, func(t *testing.T) {
-			for range 10 {
-				far, late := efaContainers(t, first)
-				if late {
-					continue
+// NICs that are no VFs are placed as VFs are: each of eight containers gets a GPU and the NICs of the GPU's
+// switch, whichever plugin the kubelet asks first, and the container's pairs file says so. The Pods API
+// reports the requests: without a source of requests a container counts as having equal numbers of GPUs and
+// NICs. On a busy host the coordinator can be late for the kubelet, and an answer then does without the
+// coordinator or the source: such a run is repeated.
+func TestNICsOfTheGPU(t *testing.T) {
+	const options = `"tandem": {"pairs": true}, "selectors": {"drivers": ["mlx5_core", "bnxt_en"]`
+	for name, c := range map[string]nicsOfGPUs{
+		"EFA devices": {efaMachine, preset(t, efaPreset), "nvidia.com/gpu", "vpc.amazonaws.com/efa", 4},
+		"PFs": {"oci-mi300x-derived", resources(`{"resourceName": "hostdev", ` + options + `, "isRdma": true}}`),
+			"amd.com/gpu", "nvidia.com/hostdev", 1},
+		"shared HCAs": {"oci-mi300x-derived", sharing(`{"resourceName": "hca", "rdmaHcaMax": 3, ` + options + `}}`),
+			"amd.com/gpu", "rdma/hca", 1},
+	} {
+		for _, gpuFirst := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, GPU first %t", name, gpuFirst), func(t *testing.T) {
+				for range 10 {
+					wrong, late := c.admit(t, gpuFirst)
+					if late {
+						continue
+					}
+					for _, one := range wrong {
+						t.Error(one)
+					}
+					return
 				}
-				for _, one := range far {
-					t.Error(one)
-				}
-				return
-			}
-			t.Error("the coordinator was late in every run")
-		})
+				t.Error("the coordinator was late in every run")
+			})
+		}
 	}
 }
 
-// efaContainers admits eight containers on a p5. It returns the EFA devices on other switches than the
-// container's GPU, and whether an answer was late.
-func efaContainers(t *testing.T, gpuFirst bool) (far []string, late bool) {
+// nicsOfGPUs is a pool of NICs on a machine with eight GPUs.
+type nicsOfGPUs struct {
+	machine, config, gpus, nics string
+	each                        int // NICs for each GPU
+}
+
+// admit admits eight containers. It returns what is wrong with the devices of one, and whether an answer was
+// late.
+func (c *nicsOfGPUs) admit(t *testing.T, gpuFirst bool) (wrong []string, late bool) {
 	t.Helper()
-	_, tree := load(t, efaMachine)
-	var pod atomic.Pointer[corev1.Pod]
-	pod.Store(efaPod(0))
-	pods := func(context.Context) ([]corev1.Pod, error) { return []corev1.Pod{*pod.Load()}, nil }
+	_, tree := load(t, c.machine)
+	var living atomic.Pointer[[]corev1.Pod]
+	living.Store(&[]corev1.Pod{})
+	pods := func(context.Context) ([]corev1.Pod, error) { return *living.Load(), nil }
 	observer := &lateness{DecisionObserver: admission.OrNobody(nil)}
-	p := placeWith(t, efaMachine, preset(t, efaPreset), coordination.Config{
+	p := placeWith(t, c.machine, c.config, coordination.Config{
 		Intent:   coordination.Intent{Readers: map[intent.Source]intent.Reader{intent.PodsAPI: pods}},
 		Observer: observer,
 	})
-	gpus := announceGPUs(t, p, tree)
+	gpus := c.announceGPUs(t, p, tree)
 	for i := range 8 {
-		pod.Store(efaPod(i))
+		all := append(slices.Clone(*living.Load()), c.pod(i))
+		for earlier := range i {
+			all[earlier].Status.Phase = corev1.PodRunning
+		}
+		living.Store(&all)
 		if gpuFirst {
 			gpus.take(t)
 		}
-		chosen := p.takeEFA(t)
+		chosen, file := p.takeNICs(t, c.each)
 		if !gpuFirst {
 			gpus.take(t)
 		}
 		for _, id := range chosen {
 			if got, want := switchOf(t, tree, id), switchOf(t, tree, gpus.last); got != want {
-				far = append(far, fmt.Sprintf("GPU %s is below %s, its EFA device %s below %s", gpus.last, want, id, got))
+				wrong = append(wrong, fmt.Sprintf("GPU %s is below %s, its NIC %s below %s", gpus.last, want, id, got))
 			}
 		}
+		if file == "" {
+			continue
+		}
+		told, err := pairs.Read(file)
+		if err != nil || len(told.Pairs) != 1 || told.Pairs[0].GPU == nil || told.Pairs[0].VF.ID != chosen[0] ||
+			told.Pairs[0].GPU.Address.String() != gpus.last {
+			wrong = append(wrong, fmt.Sprintf("GPU %s with %v, and the pairs file has %+v, %v", gpus.last, chosen, told, err))
+		}
 	}
-	if len(p.free)+len(gpus.free) > 0 {
-		t.Errorf("left: %v, %v", gpus.free, p.free)
-	}
-	return far, observer.late.Load()
+	return wrong, observer.late.Load()
 }
 
 // lateness notes answers without the coordinator or without the source of requests.
@@ -166,13 +192,14 @@ func (l *lateness) QuestionAnswered(source intent.Source) {
 	}
 }
 
-// efaPod is a pod that waits for its devices.
-func efaPod(i int) *corev1.Pod {
+// pod is a pod that waits for its devices.
+func (c *nicsOfGPUs) pod(i int) corev1.Pod {
 	limits := corev1.ResourceList{
-		"nvidia.com/gpu": resource.MustParse("1"), "vpc.amazonaws.com/efa": resource.MustParse("4"),
+		corev1.ResourceName(c.gpus): resource.MustParse("1"),
+		corev1.ResourceName(c.nics): *resource.NewQuantity(int64(c.each), resource.DecimalSI),
 	}
 	name := fmt.Sprintf("train-%d", i)
-	return &corev1.Pod{
+	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name)},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: "worker", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits},
@@ -181,28 +208,32 @@ func efaPod(i int) *corev1.Pod {
 	}
 }
 
-// takeEFA takes four devices as the kubelet does for a container.
-func (p *placed) takeEFA(t *testing.T) []string {
+// takeNICs takes devices as the kubelet does for a container. It returns the container's pairs file too.
+func (p *placed) takeNICs(t *testing.T, count int) (chosen []string, file string) {
 	t.Helper()
-	chosen := choose(t, p, p.name, p.free, nil, 4)
-	if _, err := p.Allocate(t.Context(), chosen); err != nil || len(chosen) != 4 {
-		t.Fatalf("allocate EFA devices: %v, %v", chosen, err)
+	chosen = choose(t, p, p.name, p.free, nil, uint32(count))
+	answer, err := p.Allocate(t.Context(), chosen)
+	if err != nil || len(chosen) != count {
+		t.Fatalf("allocate NICs: %v, %v", chosen, err)
 	}
 	p.free = slices.DeleteFunc(p.free, func(id string) bool { return slices.Contains(chosen, id) })
-	return chosen
+	for _, mount := range answer.Mounts {
+		file = mount.Host
+	}
+	return chosen, file
 }
 
 // gpuPlugin is the plugin of the GPUs, as far as the coordination goes.
 type gpuPlugin struct {
 	*coordination.Member
-	free []string
-	last string
+	name, last string
+	free       []string
 }
 
 // take takes a GPU as the kubelet does for a container.
 func (g *gpuPlugin) take(t *testing.T) {
 	t.Helper()
-	chosen := choose(t, g, "nvidia.com/gpu", g.free, nil, 1)
+	chosen := choose(t, g, g.name, g.free, nil, 1)
 	if _, _, err := g.Allocated(t.Context(), chosen); err != nil || len(chosen) != 1 {
 		t.Fatalf("allocate a GPU: %v, %v", chosen, err)
 	}
@@ -211,12 +242,12 @@ func (g *gpuPlugin) take(t *testing.T) {
 }
 
 // announceGPUs joins the coordination of the node with all GPUs.
-func announceGPUs(t *testing.T, p *placed, tree *topology.Tree) *gpuPlugin {
+func (c *nicsOfGPUs) announceGPUs(t *testing.T, p *placed, tree *topology.Tree) *gpuPlugin {
 	t.Helper()
-	g := &gpuPlugin{Member: p.node.Member("nvidia.com/gpu", device.GPU)}
+	g := &gpuPlugin{Member: p.node.Member(c.gpus, device.GPU), name: c.gpus}
 	var all device.Announcement
 	for d := range tree.Devices() {
-		if d.Class.IsGPU() && d.Vendor == 0x10de { // not the display of the guest
+		if d.Class.IsGPU() && (d.Vendor == 0x10de || d.Vendor == 0x1002) { // not the display of the guest
 			g.free = append(g.free, d.Address.String())
 			all.Devices = append(all.Devices,
 				device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true})
@@ -232,7 +263,8 @@ func announceGPUs(t *testing.T, p *placed, tree *topology.Tree) *gpuPlugin {
 
 func switchOf(t *testing.T, tree *topology.Tree, id string) string {
 	t.Helper()
-	address, err := topology.ParseAddress(id)
+	function, _, _ := strings.Cut(id, "::")
+	address, err := topology.ParseAddress(function)
 	if err != nil {
 		t.Fatal(err)
 	}
