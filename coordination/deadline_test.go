@@ -205,8 +205,8 @@ func TestAnswersWithoutKubeletAndDisk(t *testing.T) {
 		t.Errorf("answered after %s", took)
 	}
 	togetherAtTimes(t, log)
-	if now := runtime.NumGoroutine(); now > goroutines+3 {
-		t.Errorf("%d goroutines, %d before", now, goroutines)
+	for runtime.NumGoroutine() > goroutines+3 { // until late answers have ended, or the test takes too long
+		time.Sleep(time.Millisecond)
 	}
 }
 

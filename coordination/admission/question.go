@@ -53,8 +53,8 @@ func (c *Coordinator) Prefer(
 	}
 }
 
-// errMoved reports a state newer than the observation.
-var errMoved = errors.New("the state changed during the decision")
+// errMoved reports an Allocate since the observation.
+var errMoved = errors.New("an Allocate came during the reads")
 
 // errLeft returns the error of a question whose plugin has answered alone.
 func errLeft(ctx context.Context, q *api.PreferRequest) error {

@@ -20,7 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
-// reader reads the kubelet and the request sources. A reader decides nothing and holds no lock.
+// reader reads the kubelet and the request sources. A reader changes no state and holds no lock.
 type reader struct {
 	*Config
 	inFlight *openAllocates

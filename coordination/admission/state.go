@@ -24,7 +24,7 @@ import (
 // state is all memory between two decisions. A committed state is immutable: a decision changes a copy, and
 // the commit makes the copy the next state.
 type state struct {
-	version   int // incremented by every Allocate; the observations of a question belong to a version
+	version   int // incremented by every granted Allocate; the observation of a question belongs to a version
 	ids       int // highest ID of a container in admission
 	tree      *topology.Tree
 	resources device.Resources

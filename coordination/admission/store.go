@@ -120,10 +120,10 @@ func (s *store[T]) write(value T) {
 	err := s.replace(value)
 	switch {
 	case err != nil && !s.failing:
-		s.log.Error("checkpoint not written; free space or repair the run folder",
+		s.log.Error("saved state not written; free space or repair the run folder",
 			"run_dir", s.dir, "error", err)
 	case err == nil && s.failing:
-		s.log.Info("checkpoint written again", "run_dir", s.dir)
+		s.log.Info("saved state written again", "run_dir", s.dir)
 	}
 	s.failing = err != nil
 }
@@ -136,7 +136,7 @@ func (s *store[T]) replace(value T) error {
 		return err
 	}
 	if len(content) > maxState {
-		err := fmt.Errorf("the checkpoint takes %d bytes, more than %d", len(content), maxState)
+		err := fmt.Errorf("the saved state takes %d bytes, more than %d", len(content), maxState)
 		return errors.Join(err, s.folder.Remove(StateFile)) // an old file would be outdated
 	}
 	return system.ReplaceIn(s.folder, StateFile, content, 0o600)
@@ -161,7 +161,7 @@ func (s *store[T]) load() (value T, ok bool) {
 	case s.idle:
 		return value, false
 	case boot != s.boot:
-		s.log.Info("ignored the checkpoint of another boot", "run_dir", s.dir)
+		s.log.Info("ignored the saved state of another boot", "run_dir", s.dir)
 		return value, false
 	}
 	return value, true
@@ -170,7 +170,7 @@ func (s *store[T]) load() (value T, ok bool) {
 // setAside renames the file, for inspection by people; no server reads the file again.
 func (s *store[T]) setAside(reason error) {
 	err := s.folder.Rename(StateFile, badStateFile)
-	s.log.Warn("renamed an unusable checkpoint; reading the holders of devices from the kubelet",
+	s.log.Warn("renamed an unusable saved state; reading the holders of devices from the kubelet",
 		"file", filepath.Join(s.dir, badStateFile), "reason", reason, "error", err)
 }
 
@@ -192,12 +192,12 @@ func readState[T any](dir string) (value T, boot string, err error) {
 	name := filepath.Join(dir, StateFile)
 	opened, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return value, "", fmt.Errorf("open checkpoint: %w", err)
+		return value, "", fmt.Errorf("open saved state: %w", err)
 	}
 	defer opened.Close()
 	info, err := opened.Stat()
 	if err != nil {
-		return value, "", fmt.Errorf("look at checkpoint: %w", err)
+		return value, "", fmt.Errorf("look at saved state: %w", err)
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() ||
 		int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
@@ -210,7 +210,7 @@ func readState[T any](dir string) (value T, boot string, err error) {
 	}
 	content, err := io.ReadAll(io.LimitReader(opened, maxState))
 	if err != nil {
-		return value, "", fmt.Errorf("read checkpoint: %w", err)
+		return value, "", fmt.Errorf("read saved state: %w", err)
 	}
 	return decodeState[T](content)
 }
@@ -219,11 +219,11 @@ func readState[T any](dir string) (value T, boot string, err error) {
 func encodeState[T any](boot string, value T) ([]byte, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
-		return nil, fmt.Errorf("encode checkpoint: %w", err)
+		return nil, fmt.Errorf("encode saved state: %w", err)
 	}
 	head, err := json.Marshal(stateHeader{stateVersion, boot, crc32.ChecksumIEEE(encoded)})
 	if err != nil {
-		return nil, fmt.Errorf("encode checkpoint: %w", err)
+		return nil, fmt.Errorf("encode saved state: %w", err)
 	}
 	head, _ = bytes.CutSuffix(head, []byte("}"))
 	return slices.Concat(head, []byte(`,"value":`), encoded, []byte("}\n")), nil
@@ -232,15 +232,15 @@ func encodeState[T any](boot string, value T) ([]byte, error) {
 func decodeState[T any](content []byte) (value T, boot string, err error) {
 	e, err := system.Decode[stateEnvelope](content, stateLayout)
 	if err != nil {
-		return value, "", fmt.Errorf("parse checkpoint: %w", err)
+		return value, "", fmt.Errorf("parse saved state: %w", err)
 	}
 	if sum := crc32.ChecksumIEEE(e.Value); sum != e.Checksum {
-		return value, "", fmt.Errorf("parse checkpoint: checksum is %d, should be %d", sum, e.Checksum)
+		return value, "", fmt.Errorf("parse saved state: checksum is %d, should be %d", sum, e.Checksum)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(e.Value))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&value); err != nil {
-		return value, "", fmt.Errorf("parse checkpoint: %w", err)
+		return value, "", fmt.Errorf("parse saved state: %w", err)
 	}
 	return value, e.Boot, nil
 }

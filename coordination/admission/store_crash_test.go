@@ -93,7 +93,7 @@ func (c *crashed) warnsOnceOfDamage() {
 	c.t.Helper()
 	log := c.log.String()
 	_, err := os.Lstat(filepath.Join(c.dir, badStateFile))
-	setAside := strings.Contains(log, "renamed an unusable checkpoint")
+	setAside := strings.Contains(log, "renamed an unusable saved state")
 	if strings.Count(log, "\n") > 1 || setAside != (err == nil) {
 		c.t.Errorf("log %q, file set aside: %v", log, err)
 	}

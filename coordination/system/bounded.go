@@ -20,12 +20,12 @@ var (
 	ErrLate = errors.New("no answer in time")
 )
 
-// Turn serializes calls that may never return, such as reads from a hanging disk: at most one is in progress,
-// its caller continues without a result, and a hanging call occupies one goroutine regardless of the number
-// of callers. Create it with room for one token; with room for more, as many calls are in progress.
+// Turn limits calls that may never return, such as reads from a hanging disk, to its capacity, usually one.
+// The caller of a hanging call continues without a result, and the call occupies one goroutine regardless of
+// the number of callers.
 type Turn chan struct{}
 
-// Busy reports whether a call is in progress.
+// Busy reports whether any call is in progress.
 func (t Turn) Busy() bool { return len(t) > 0 }
 
 // Await waits until no call is in progress. It returns ErrBusy if ctx is done first.
@@ -61,8 +61,8 @@ type Result[T any] struct {
 	Err   error
 }
 
-// CallInTurn calls work when no other call is in progress and sends the result. If ctx is done first, the
-// result is ErrBusy. CallInTurn does not recover a panic in work.
+// CallInTurn calls work when the turn has room and sends the result. If ctx is done first, the result is
+// ErrBusy. CallInTurn does not recover a panic in work.
 func CallInTurn[T any](ctx context.Context, turn Turn, work func() (T, error)) <-chan Result[T] {
 	results := make(chan Result[T], 1)
 	go func() {
@@ -92,8 +92,8 @@ func AwaitResult[T any](ctx context.Context, results <-chan Result[T]) (none T, 
 	}
 }
 
-// ErrHangs means that a read took too long.
-var ErrHangs = errors.New("reading does not end; is the disk all right?")
+// ErrHangs means that a read or write took too long.
+var ErrHangs = errors.New("the disk does not answer; is it all right?")
 
 // BoundRead returns a function that calls read with a time limit. At most one read is in progress: while one
 // hangs, other callers wait for it. A panic in read is returned as an error.
@@ -116,11 +116,11 @@ var panicked = status.New(codes.Internal, "internal error")
 // Survive calls a function and returns its error. Survive logs a panic with the stack and returns an error
 // for which [Panicked] reports true, so that a fault costs one answer or one attempt instead of the daemon.
 //
-// Every goroutine of the coordination with nontrivial work runs it in Survive.
+// Every goroutine with nontrivial work, and every call of the kubelet, runs it in Survive.
 func Survive(log *slog.Logger, work func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			log.Error("coordination panicked", "panic", cause, "stack", string(debug.Stack()))
+			log.Error("panicked", "panic", cause, "stack", string(debug.Stack()))
 			err = panicked.Err()
 		}
 	}()
@@ -169,7 +169,7 @@ func (c *Complaint) IsNew(err error) bool {
 //	QuestionLimit   from the kubelet's call to the answer
 //	  CoordinatorLimit  the coordinator's answer, with a takeover by the other plugin; later the plugin chooses
 //	    AnnouncedLimit  wait for an announcement, if the kubelet already asks for the announced devices
-//	    LookLimit       all reads in parallel; usually one millisecond
+//	    LookLimit       all reads together; usually one millisecond
 //	      FileLimit       one file, usually a tenth of a millisecond; a hanging disk takes forever
 //	      ReturnedLimit   wait for the report that an open Allocate has returned
 //

@@ -4,10 +4,8 @@ package deviceplugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -16,9 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
-
-// errPanic is the reason for an answer that does not come from the Preferrer.
-var errPanic = errors.New("panic")
 
 // newQuestion returns the kubelet's call for one container as a question to the coordinator, without
 // duplicate and empty IDs.
@@ -64,30 +59,15 @@ func (p *preference) prefer(ctx context.Context, q *api.PreferRequest) []string 
 func (p *preference) ask(ctx context.Context, q *api.PreferRequest) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, system.CoordinatorLimit)
 	defer cancel()
-	return system.AwaitResult(ctx, system.CallInTurn(ctx, p.turn, func() (chosen []string, err error) {
-		if panicked := p.surviving("prefer", func() { chosen, err = p.preferrer.Prefer(ctx, q) }); panicked != nil {
-			return nil, panicked
-		}
-		return chosen, err
+	return system.AwaitResult(ctx, system.CallInTurn(ctx, p.turn, func() ([]string, error) {
+		return system.SurviveResult(p.log, func() ([]string, error) { return p.preferrer.Prefer(ctx, q) })
 	}))
 }
 
 // alone returns the Preferrer's Alone choice, or nil if it panics.
-func (p *preference) alone(q *api.PreferRequest, cause error) (chosen []string) {
-	_ = p.surviving("choose alone", func() { chosen = p.preferrer.Alone(q, cause) })
+func (p *preference) alone(q *api.PreferRequest, cause error) []string {
+	chosen, _ := system.SurviveResult(p.log, func() ([]string, error) { return p.preferrer.Alone(q, cause), nil })
 	return chosen
-}
-
-// surviving limits the effect of a panic to the current call.
-func (p *preference) surviving(what string, do func()) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			p.log.Error(what+" panicked", "panic", cause, "stack", stack())
-			err = errPanic
-		}
-	}()
-	do()
-	return nil
 }
 
 // alive reports whether the Preferrer is responsive. It waits at most until ctx is done.
@@ -131,5 +111,3 @@ func unique(ids []string) []string {
 	}
 	return kept
 }
-
-func stack() string { return string(debug.Stack()) }

@@ -104,9 +104,9 @@ type Resource interface {
 type Preferrer interface {
 	// Prefer answers a question to the coordinator until ctx is done. An error means that there is no answer.
 	Prefer(ctx context.Context, q *api.PreferRequest) (chosen []string, err error)
-	// Alone answers a question that has no answer for a cause, by the plugin's own data: it makes no calls and
-	// does not wait. It cannot fail, because an error from GetPreferredAllocation would make the kubelet fail
-	// the pod. Prefer may still run meanwhile: neither changes the question.
+	// Alone answers a question that has no answer for a cause, by the plugin's own data and small files in
+	// memory, without a call. Alone cannot fail, because an error from GetPreferredAllocation would make the
+	// kubelet fail the pod. Prefer may still run meanwhile: neither changes the question.
 	Alone(q *api.PreferRequest, cause error) (chosen []string)
 }
 

@@ -189,16 +189,13 @@ func (s *service) Allocate(
 }
 
 // allocate calls the Resource. A panic fails one pod, not the daemon.
-func (s *Server) allocate(
-	ctx context.Context, ids []string,
-) (response *v1beta1.ContainerAllocateResponse, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			s.log.Error("allocate panicked", "devices", ids, "panic", cause, "stack", stack())
-			response, err = nil, status.Errorf(codes.Internal, "allocate %s: internal error", s.resource.Name())
-		}
-	}()
-	edits, err := s.resource.Allocate(ctx, ids)
+func (s *Server) allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
+	edits, err := system.SurviveResult(s.log.With("devices", ids), func() (container.Edits, error) {
+		return s.resource.Allocate(ctx, ids)
+	})
+	if system.Panicked(err) {
+		err = status.Errorf(codes.Internal, "allocate %s: internal error", s.resource.Name())
+	}
 	return Response(edits), err
 }
 

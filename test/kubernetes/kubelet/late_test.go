@@ -24,7 +24,7 @@ func isLate(p rig.Placement) bool { return slices.ContainsFunc(p.Log, tellsLaten
 
 // signs of an answer that was late, in the daemons' log.
 var signs = []string{
-	"no answer in time", "reading does not end", "have no answer yet", "deadline exceeded",
+	"no answer in time", "the disk does not answer", "have no answer yet", "deadline exceeded",
 	codes.DeadlineExceeded.String(), codes.ResourceExhausted.String(),
 }
 
