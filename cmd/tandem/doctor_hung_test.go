@@ -4,13 +4,11 @@ package main
 
 import (
 	"context"
-	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
@@ -39,32 +37,19 @@ func (hungKubelet) GetAllocatableResources(
 	return nil, errHung
 }
 
-// TestDoctorTellsHungSockets: a coordinator or a kubelet that hangs stalls every pod start of the node, and
-// the checks that need an answer are unknown.
-func TestDoctorTellsHungSockets(t *testing.T) {
-	t.Parallel()
-	sys, offered := sysfs(t, "oci-mi300x-derived", 1), onMachine(t, "oci-mi300x-derived", 1)
-	answers, has := recordedNode{answer: offered}, allocatable{devices: idsOf(offered)}
-	for _, c := range []struct {
-		name    string
-		plugins api.CoordinationServer
-		kubelet podresources.PodResourcesListerServer
-		silent  bool
-	}{
-		{"both answer", answers, has, true},
-		{"plugins", hungPlugins{}, has, false},
-		{"kubelet", answers, hungKubelet{}, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s := layOut(t, sys)
-			s.remove("kubelet/pod-resources")
-			servePodResources(t, s.path("kubelet"), c.kubelet)
-			serveAs(t, s.path("run"), c.plugins)
-			code, stdout, stderr := run(s.command()...)
-			if silent := code == cli.ExitOK; silent != c.silent {
-				t.Errorf("exit code %d; want [3 4]:\n%s%s", code, stdout, stderr)
-			}
-		})
+// serve answers in the node's run folder, and in the kubelet's folder as a kubelet with all devices unless
+// another one is given.
+func (s *sick) serve(plugins api.CoordinationServer, kubelet podresources.PodResourcesListerServer) {
+	s.t.Helper()
+	if kubelet == nil {
+		answer, err := plugins.Status(s.t.Context(), nil)
+		if err == nil {
+			kubelet = allocatable{devices: idsOf(answer)}
+		} else {
+			kubelet = allocatable{devices: idsOf(onMachine(s.t, oci, 1))}
+		}
 	}
+	s.remove("kubelet/pod-resources")
+	servePodResources(s.t, s.path("kubelet"), kubelet)
+	serveAs(s.t, s.path("run"), plugins)
 }

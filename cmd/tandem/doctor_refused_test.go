@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,48 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
-
-// TestDoctorCannotCountRefusedPods: if the kubelet refuses pods, but no source lists them, doctor says so in
-// one sentence. That is no finding.
-func TestDoctorCannotCountRefusedPods(t *testing.T) {
-	t.Parallel()
-	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
-	s.remove("kubelet/pods-api")
-	code, stdout, stderr := run(s.command()...)
-	if code != cli.ExitOK || stderr != "" || !strings.Contains(stdout, "is unknown: find pods-api") ||
-		!strings.Contains(stdout, "\n\nNo problem prevents") {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
-	}
-	for policy, want := range map[string]bool{
-		"restricted": true, "single-numa-node": true, "best-effort": false,
-	} {
-		s.kubelet("restricted", policy)
-		_, stdout, _ := run(s.command("-o", "json")...)
-		var found doctor.Findings
-		if err := json.Unmarshal([]byte(stdout), &found); err != nil || (found.Remark != "") != want {
-			t.Errorf("policy %s: %v, the remark is %q", policy, err, found.Remark)
-		}
-	}
-}
-
-// TestDoctorWithoutProcess: a container without the host's PIDs sees no kubelet: doctor reports unknown
-// flags, unless the file was named.
-func TestDoctorWithoutProcess(t *testing.T) {
-	t.Parallel()
-	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
-	s.remove("proc")
-	_, stdout, _ := run(s.command()...)
-	if !strings.Contains(stdout, "its flags are unknown: the settings are those of") {
-		t.Error(stdout)
-	}
-	s.with("--kubelet-config", s.path("kubelet/config.yaml"))
-	if _, stdout, _ := run(s.command()...); strings.Contains(stdout, "flags") {
-		t.Error(stdout)
-	}
-}
 
 // TestDoctorKnowsTheCost: doctor quotes the measurement of the default scheduler in docs/performance.md: the
 // share of pods that kubelets rejected at least once.

@@ -59,20 +59,3 @@ func TestOnMac(t *testing.T) {
 		t.Errorf("topo of a folder: %d %s", code, stderr)
 	}
 }
-
-// TestMoved: a command of tandem-lab is in no help, and names tandem-lab with any arguments.
-func TestMoved(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{
-		{"play"}, {"play", "--machine", "node.txt"},
-		{"simulate"}, {"simulate", "--help"}, {"simulate", "--node", "B"},
-	} {
-		want := "tandem " + args[0] + ": the command is tandem-lab " + args[0] + "\n"
-		if code, stdout, stderr := run(args...); code != cli.ExitUsage || stdout != "" || stderr != want {
-			t.Errorf("tandem %s: exit code %d, %q, %q; want %q", args, code, stdout, stderr, want)
-		}
-		if help := succeed(t, "--help"); strings.Contains(help, "\n  "+args[0]) {
-			t.Errorf("tandem --help has %s:\n%s", args[0], help)
-		}
-	}
-}

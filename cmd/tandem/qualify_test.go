@@ -107,29 +107,6 @@ func TestQualifyWithFiles(t *testing.T) {
 	}
 }
 
-func TestQualifyUsage(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{
-		{"-o", "json"}, {"--check", "x", "--config", "y"}, {"--check", "x", "-f", "y"}, {"--check=", "-f", "y"},
-		{"x"},
-	} {
-		if code, _, stderr := run(append([]string{"qualify"}, args...)...); code != cli.ExitUsage {
-			t.Errorf("%q: exit code %d: %s", args, code, stderr)
-		}
-	}
-	dir := t.TempDir()
-	for name, content := range map[string]string{"empty": "", "text": "# tandem machine v1\n", "other": "{}"} {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		code, _, stderr := run("qualify", "--check", file)
-		if code != cli.ExitError || !strings.Contains(stderr, file) {
-			t.Errorf("%s: exit code %d: %s", name, code, stderr)
-		}
-	}
-}
-
 // TestQualifyPartly: a report that cannot be written in full is not left behind, so that the next run writes
 // a new one. A file that --force overwrites stays.
 func TestQualifyPartly(t *testing.T) {

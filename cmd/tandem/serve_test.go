@@ -14,21 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 )
 
-func TestServeErrors(t *testing.T) {
-	t.Parallel()
-	for args, want := range map[string]string{
-		"status --serve :0 -o json": "tandem status: --serve and --output exclude each other; " +
-			"see tandem status --help\n",
-		"status --serve 8080":           `tandem status: listen on "8080": want host:port, or :port on this host: `,
-		"status --serve 192.0.2.1:8080": "tandem status: listen tcp 192.0.2.1:8080: ",
-	} {
-		if code, stdout, stderr := run(strings.Fields(args)...); code == cli.ExitOK || stdout != "" ||
-			!strings.HasPrefix(stderr, want) {
-			t.Errorf("tandem %s: exit code %d, standard error %q", args, code, stderr)
-		}
-	}
-}
-
 // Listening on an address other than loopback works with a warning; a signal ends the server successfully.
 func TestServeOpen(t *testing.T) {
 	for address, warned := range map[string]bool{"0.0.0.0:0": true, ":0": false} {

@@ -16,37 +16,12 @@ import (
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-func TestStatusWithoutPlugins(t *testing.T) {
-	t.Parallel()
-	for _, flag := range []string{"--output=table", "--output=wide", "--watch"} {
-		code, stdout, stderr := run("status", "--run-dir", t.TempDir(), flag)
-		if code != cli.ExitError || stdout != "" || stderr == "" {
-			t.Errorf("%s: exit code %d, standard output %q, standard error %q", flag, code, stdout, stderr)
-		}
-	}
-}
-
-func TestStatusExclusions(t *testing.T) {
-	t.Parallel()
-	for flags, want := range map[string]string{
-		"--serve :0 -o json": "--serve and --output exclude each other",
-		"--serve :0 --watch": "--serve and --watch exclude each other",
-		"-o svg":             "want table, wide or json",
-	} {
-		code, _, stderr := run(append([]string{"status"}, strings.Fields(flags)...)...)
-		if code != cli.ExitUsage || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d, %q", flags, code, stderr)
-		}
-	}
-}
 
 // recordedNode answers for two plugins on a recorded machine.
 type recordedNode struct {

@@ -40,7 +40,6 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{"doctor-reports.txt", doctorVerdicts,
 			[]string{"green No problem", "red ERROR", "yellow UNKNOWN", "yellow WARNING"}},
-		{"plan-2-2.txt", planVerdicts, []string{"green PIX"}},
 		{"verify-2x2.txt", verifyVerdicts, []string{"green PIX", "green verified"}},
 		{"verify-traffic.txt", verifyVerdicts, []string{"green PIX", "green ok", "red not verified", "red slow"}},
 		{"status-used.txt", statusVerdicts,
@@ -49,7 +48,6 @@ func TestVerdicts(t *testing.T) {
 		{"../../tandem-lab/testdata/play-qualify.txt", qualifyVerdicts,
 			[]string{"green passed", "yellow incomplete"}},
 		{"status-free.txt", statusVerdicts, []string{"green up"}},
-		{"cluster-status.txt", statusVerdicts, []string{"red NO ANSWER", "yellow degraded"}},
 	} {
 		text, err := os.ReadFile(filepath.Join("testdata", c.file))
 		if err != nil {
@@ -83,6 +81,10 @@ func TestNamesAreNoVerdicts(t *testing.T) {
 			"s       0     r         d       allocated, unhealthy  a/unhealthy/b\n", []string{"red unhealthy"}},
 		{statusVerdicts, "HEALTH 1 device of a.b/failed degraded: failed: x\n", []string{"yellow HEALTH"}},
 		{statusVerdicts, "HEALTH 2 devices of a.b/c failed: down: x\n", []string{"red failed", "yellow HEALTH"}},
+		{statusVerdicts, "NODE  MODE  FREE GPUS  FREE VFS  PAIRS LEFT  DEGRADED  VERSION  NOTES\n" +
+			"a     dra   0/2        0/2       0           1         ?        team/a/b degraded: kubectl tandem explain team/a\n" +
+			"b     ?     ?          ?         ?           ?         ?        NO ANSWER: kube-system/c: its container waits\n",
+			[]string{"red NO ANSWER", "yellow degraded"}},
 		{explainVerdicts, "2026-01-02T15:04:05Z  refused/job/main  a.b/PIX  1        taken by nobody\n", nil},
 		{explainVerdicts, "1. 2026-01-02T15:04:05Z a.b/SYS of team/refused/main\n", nil},
 		{explainVerdicts, "   refused   no pair\n   result    1 pair: 1 SYS\n",

@@ -62,29 +62,6 @@ tandem verify: pair 1: 41 % of the best pair, 78.90 of 192.40 Gb/s: no reason in
 	validate(t, "verify", stdout)
 }
 
-func TestVerifyTrafficUsage(t *testing.T) {
-	for args, want := range map[string]string{
-		"--traffic-seconds 5":                         "--traffic-seconds needs --traffic",
-		"--server":                                    "--server needs --traffic",
-		"--traffic --traffic-seconds 61":              "--traffic-seconds 61: want 1 to 60",
-		"--traffic --traffic-gib -1":                  "--traffic-gib -1: want 0 to 4096",
-		"--traffic --traffic-port 80":                 "--traffic-port 80: want 1024 to 65535",
-		"--traffic --traffic-min 101":                 "--traffic-min 101: want 0 to 100",
-		"--traffic --traffic-min-rate -1":             "--traffic-min-rate -1: want 0 to 100",
-		"--traffic --traffic-wait 2h":                 "--traffic-wait 2h0m0s: want 1s to 1h",
-		"--traffic --traffic-memory vram":             `invalid argument "vram" for "--traffic-memory" flag: want auto, dmabuf, gpu or host`,
-		"--traffic --traffic-to away":                 `invalid argument "away" for "--traffic-to" flag: want self or next`,
-		"--traffic --server --client 10.0.0.1":        "--server and --client exclude each other",
-		"--traffic --client=--run_infinitely -o json": "--client --run_infinitely: want a host",
-	} {
-		code, _, stderr := run(append([]string{"verify"}, strings.Fields(args)...)...)
-		want = "tandem verify: " + want + "; see tandem verify --help\n"
-		if code != cli.ExitUsage || stderr != want {
-			t.Errorf("%s: exit code %d, %swant %s", args, code, stderr, want)
-		}
-	}
-}
-
 func TestVerifyTrafficWithoutPerftest(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	code, _, stderr := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0).vfs(ociVF0).with("--traffic").verify()
