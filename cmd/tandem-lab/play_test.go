@@ -364,7 +364,7 @@ func TestPlayOnMac(t *testing.T) {
 
 // TestPlayRefused: what play refuses before it starts anything.
 func TestPlayRefused(t *testing.T) {
-	oci, full := recorded("oci-mi300x-derived"), t.TempDir()
+	full := t.TempDir()
 	long := filepath.Join(shortDir(t), strings.Repeat("x", 60))
 	if err := os.WriteFile(filepath.Join(full, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -377,35 +377,24 @@ func TestPlayRefused(t *testing.T) {
 		}
 	}
 	t.Setenv("TMPDIR", shortDir(t))
-	for _, c := range []struct {
-		args string
-		code int
-		want string
-	}{
-		{"", cli.ExitUsage, "want a recorded machine: --machine FILE"},
-		{"--machine " + oci + " --layout-only", cli.ExitUsage, "--layout-only needs --directory"},
-		{"--machine " + oci + " --vfs 65", cli.ExitUsage, "--vfs 65: want 0 to 64"},
-		{"--machine " + recorded("nv-a100pcie-cx6dx-vf-partial") + " --vfs 2", cli.ExitError,
-			"partial.txt: the machine was recorded with VFs; omit --vfs"},
-		{"--machine " + oci + " --layout-only --serve :0 --directory " + t.TempDir(), cli.ExitUsage,
-			"--layout-only and --serve exclude each other"},
-		{"--machine " + oci + " --serve 99", cli.ExitError, "listen on \"99\": want host:port"},
-		{"--machine none.txt", cli.ExitError, "read machine: open none.txt: no such file or directory"},
-		{"--machine " + oci + " --script none.txt", cli.ExitError, "read --script: open none.txt"},
-		{"--machine " + oci + " --directory " + full, cli.ExitError, "it is not empty"},
-		{"--machine " + oci + " --directory " + long, cli.ExitError, "bytes too long for the sockets in it"},
-		{"--machine " + oci + " --directory " + t.TempDir() + "/a%zz", cli.ExitError,
-			"no socket below a path with %"},
-		{"--machine " + oci + " --directory " + t.TempDir() + "/a#b", cli.ExitError,
-			"no socket below a path with %"},
-		{"--machine " + oci + " --programs " + full, cli.ExitError, "start tandem-gpu: fork/exec"},
-		{"--machine " + oci + " --programs " + broken, cli.ExitError, "has ended\ntandem-"},
-		{"--machine " + recorded("amd-mi300x-cpx-kfd"), cli.ExitError, "the machine has no NIC with RDMA"},
-	} {
-		code, stdout, stderr := run(append([]string{"play"}, strings.Fields(c.args)...)...)
-		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) {
-			t.Errorf("tandem-lab play %s: exit code %d, %q, %q; want %q", c.args, code, stdout, stderr, c.want)
-		}
+	golden.Script{
+		Run: func(args []string) (code int, stdout, stderr string) { return run(args[1:]...) },
+		Word: func(name string) string {
+			switch name {
+			case "full":
+				return full
+			case "long":
+				return long
+			case "empty":
+				return t.TempDir()
+			default:
+				return recorded(name)
+			}
+		},
+	}.Check(t, "testdata/play-refused.txt")
+	code, _, stderr := run("play", "--machine", recorded("oci-mi300x-derived"), "--programs", broken)
+	if code != cli.ExitError || !strings.Contains(stderr, "has ended\ntandem-") {
+		t.Errorf("programs that do not work: exit code %d, %q", code, stderr)
 	}
 	checkRemoved(t)
 }

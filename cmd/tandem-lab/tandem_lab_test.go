@@ -42,36 +42,10 @@ func write(t *testing.T, name, text string) string {
 	return file
 }
 
-// TestHelp: the help names the program.
-func TestHelp(t *testing.T) {
+// TestVersion: the common version.
+func TestVersion(t *testing.T) {
 	t.Parallel()
-	help := succeed(t, "simulate", "--help")
-	for _, want := range []string{
-		"Usage:\n  tandem-lab simulate", "Examples:\n  tandem-lab simulate", "Exit codes:\n  0  success\n",
-	} {
-		if !strings.Contains(help, want) {
-			t.Errorf("tandem-lab simulate --help lacks %q:\n%s", want, help)
-		}
-	}
-	help = succeed(t, "completion", "--help")
-	for _, want := range []string{"  source <(tandem-lab completion bash)\n", "/_tandem-lab\"\n"} {
-		if !strings.Contains(help, want) {
-			t.Errorf("tandem-lab completion --help lacks %q:\n%s", want, help)
-		}
-	}
 	if got, want := succeed(t, "--version"), "tandem-lab "+version.Text()+"\n"; got != want {
 		t.Errorf("tandem-lab --version prints %q, want %q", got, want)
-	}
-}
-
-// TestCompletion: the values of flags.
-func TestCompletion(t *testing.T) {
-	t.Parallel()
-	for flag, want := range map[string]string{
-		"--policy": "restricted\nbest-effort\nsingle-numa-node\nnone\n", "--node": "A\nB\nC\n",
-	} {
-		if _, got, _ := run("__complete", "simulate", flag, ""); !strings.HasPrefix(got, want) {
-			t.Errorf("simulate %s completes %q, want %q", flag, got, want)
-		}
 	}
 }

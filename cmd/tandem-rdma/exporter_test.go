@@ -5,7 +5,6 @@ package main
 import (
 	"net"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -40,11 +39,7 @@ func TestMetricsExporter(t *testing.T) {
 	server := grpc.NewServer(grpc.UnknownServiceHandler(answerOneUnhealthy))
 	go func() { _ = server.Serve(listener) }()
 	defer server.Stop()
-	kubelet := kubelettest.Start(t, n.kubelet)
-	cmd, stderr := n.daemon(t.Context(), "--amd-exporter-socket="+socket)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kubelet, cmd, stderr := n.start(t, "--amd-exporter-socket="+socket)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	list := kubelettest.Await(t, plugin.Lists)
 	for _, d := range list {
@@ -52,10 +47,8 @@ func TestMetricsExporter(t *testing.T) {
 			t.Errorf("%s is %s", d.GetID(), d.GetHealth())
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil || len(list) != 8 {
-		t.Errorf("%d devices; ended with %v:\n%s", len(list), err, stderr)
+	end(t, cmd)
+	if len(list) != 8 {
+		t.Errorf("%d devices:\n%s", len(list), stderr)
 	}
 }

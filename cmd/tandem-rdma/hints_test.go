@@ -45,11 +45,7 @@ func TestHintsAtTheKubelet(t *testing.T) {
 	if err := published.WriteCheckpoint(n.kubelet, published.Give("first", "main", name, held)); err != nil {
 		t.Fatal(err)
 	}
-	kubelet := kubelettest.Start(t, n.kubelet)
-	cmd, stderr := n.daemon(t.Context())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kubelet, cmd, stderr := n.start(t)
 	t.Cleanup(func() {
 		_ = cmd.Wait() // the context of the test has ended
 		t.Log(stderr)

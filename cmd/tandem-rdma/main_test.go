@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
@@ -70,6 +71,17 @@ func nodeOf(t *testing.T, sys fs.FS) node {
 	return n
 }
 
+// start starts a kubelet and the daemon.
+func (n node) start(t *testing.T, extra ...string) (*kubelettest.Kubelet, *exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	kubelet := kubelettest.Start(t, n.kubelet)
+	cmd, stderr := n.daemon(t.Context(), extra...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return kubelet, cmd, stderr
+}
+
 func (n node) path(name string) string { return filepath.Join(n.root, name) }
 
 func (n node) write(t *testing.T, name, content string) {
@@ -115,11 +127,7 @@ func TestDaemon(t *testing.T) {
 	n.write(t, "config.json", `{"resourceList": [
 		{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}},
 		{"resourceName": "nothing", "selectors": {"vendors": ["ffff"]}}]}`)
-	kubelet := kubelettest.Start(t, n.kubelet)
-	cmd, stderr := n.daemon(t.Context())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kubelet, cmd, stderr := n.start(t)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	if list := kubelettest.Await(t, plugin.Lists); len(list) != 8 {
 		t.Errorf("%d devices; want 8", len(list))
@@ -133,12 +141,7 @@ func TestDaemon(t *testing.T) {
 	if got := answer.GetContainerResponses()[0].GetEnvs()["PCIDEVICE_NVIDIA_COM_RDMA"]; got != "0000:0c:00.1" {
 		t.Errorf("variable is %q", got)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v\n%s", err, stderr)
-	}
+	end(t, cmd)
 	for _, line := range []string{
 		`msg="resource has no device and is not offered until a device appears" resource=nvidia.com/nothing`,
 		`msg=allocated resource=nvidia.com/rdma devices=[0000:0c:00.1]`,
@@ -163,11 +166,7 @@ func TestLongName(t *testing.T) {
 		{"resourceName": "far", "resourcePrefix": "`+strings.Repeat("a", 245)+
 		`", "selectors": {"pciAddresses": ["0000:2a:00.1"]}},
 		{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
-	kubelet := kubelettest.Start(t, n.kubelet)
-	cmd, stderr := n.daemon(t.Context())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kubelet, cmd, stderr := n.start(t)
 	got := map[string]int{}
 	for range 2 {
 		plugin := kubelettest.Await(t, kubelet.Plugins)
@@ -176,11 +175,9 @@ func TestLongName(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"nvidia.com/" + long: 1, "nvidia.com/rdma": 7}, got); diff != "" {
 		t.Error(diff)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil || strings.Count(stderr.String(), `resource \"far\" is left out`) != 1 {
-		t.Errorf("ended with %v:\n%s", err, stderr)
+	end(t, cmd)
+	if strings.Count(stderr.String(), `resource \"far\" is left out`) != 1 {
+		t.Errorf("log:\n%s", stderr)
 	}
 }
 
@@ -209,67 +206,28 @@ func TestWithoutInotify(t *testing.T) {
 	if list := kubelettest.Await(t, second.Lists); len(list) != 8 || first.Socket == second.Socket {
 		t.Errorf("%d devices at %s, after %s", len(list), second.Socket, first.Socket)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil ||
-		strings.Count(stderr.String(), "inotify not available; polling") != 1 {
-		t.Errorf("ended with %v:\n%s", err, stderr)
+	end(t, cmd)
+	if strings.Count(stderr.String(), "inotify not available; polling") != 1 {
+		t.Errorf("log:\n%s", stderr)
 	}
 }
 
-// A failed start ends with one sentence on standard error, and with exit code 1. The stock plugin's is 0 for
-// an unreadable configuration, so that its pod looks completed.
+// TestDaemonCannotStart: a failed start ends with one sentence on standard error, and with exit code 1. The
+// stock plugin's is 0 for an unreadable configuration, so that its pod looks completed.
 func TestDaemonCannotStart(t *testing.T) {
 	t.Attr("parity", "sriov/config-json")
 	t.Attr("parity", "sriov/resource-name")
 	n := newNode(t, "oci-mi300x-derived", 1)
-	config := n.path("config.json")
-	for _, c := range []struct {
-		name, config, want string
-	}{
-		{"no file", "", "read configuration " + config + ": no such file or directory"},
-		{"empty file", "\n",
-			"read configuration " + config + `: the file is empty; want {"resourceList": [...]}`},
-		{"empty list", `{"resourceList": []}`,
-			"read configuration " + config + ": resourceList is missing or empty"},
-		{"not JSON", "hello",
-			"read configuration " + config +
-				": not JSON: line 1: invalid character 'h' looking for beginning of value"},
-		{"wrong type", `{"resourceList": [{"resourceName": "a", "excludeTopology": 1}]}`,
-			"read configuration " + config + `: resource "a": excludeTopology: want true, false or "auto", found number`},
-		{"unknown deviceType", `{"resourceList": [{"resourceName": "a", "deviceType": "nic"}]}`,
-			"read configuration " + config +
-				`: resource "a": deviceType "nic" is unknown; want netDevice, accelerator or auxNetDevice`},
-		{"twice", `{"resourceList": [{"resourceName": "a"}, {"resourceName": "a"}]}`,
-			"read configuration " + config + `: resource "a": resourceName is there twice`},
-		{"twice with the prefix",
-			`{"resourceList": [{"resourceName": "a"}, {"resourceName": "a", "resourcePrefix": "nvidia.com"}]}`,
-			"read configuration " + config +
-				`: resource "a": resourceName is there twice, once with resourcePrefix nvidia.com`},
-		{"name", `{"resourceList": [{"resourceName": "a/b"}]}`,
-			"read configuration " + config + `: resource "a/b": resourceName may have letters, digits, - and _`},
-		{"both", `{"resourceList": [{"resourceName": "a", "selectors": {"isRdma": true, "vdpaType": "vhost"}}]}`,
-			"read configuration " + config + `: resource "a": selectors: isRdma and vdpaType exclude each other`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			_ = os.Remove(config)
-			if c.config != "" {
-				n.write(t, "config.json", c.config)
-			}
-			cmd, stderr := n.daemon(t.Context(), "--log-level=error")
-			err := cmd.Run()
-			if cmd.ProcessState.ExitCode() != 1 {
-				t.Errorf("ended with %v; want exit code 1", err)
-			}
-			if diff := cmp.Diff("tandem-rdma: "+c.want+"\n", stderr.String()); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
+	golden.Script{
+		Run: func(args []string) (code int, stdout, stderr string) {
+			cmd, problems := n.daemon(t.Context(), args[1:]...)
+			_ = cmd.Run() // ends with an exit code
+			return cmd.ProcessState.ExitCode(), "", problems.String()
+		},
+	}.Check(t, "testdata/errors.txt")
 }
 
-// The command lines of the stock plugin's manifests, of its operator and of its binary, and invalid ones.
+// The command lines of the stock plugin's manifests, of its operator and of its binary.
 func TestCommandLines(t *testing.T) {
 	t.Attr("parity", "sriov/flags-entrypoint")
 	t.Attr("parity", "sriov/flags-binary")
@@ -286,11 +244,6 @@ func TestCommandLines(t *testing.T) {
 		{[]string{"--resource-prefix="}, "config.resource-prefix=intel.com"},
 		{[]string{"--resource-prefix", "", "--config-file=", "--sysfs-root=/nope"},
 			"config.config-file=/etc/pcidp/config.json config.resource-prefix=intel.com"},
-		{[]string{"--log-level=loud"}, "--log-level"},
-		{[]string{"--dev-root=/nope"}, "open --dev-root: stat /nope: no such file or directory"},
-		{[]string{"--dev-root=/dev/null"}, "open --dev-root: /dev/null is not a folder"},
-		{[]string{"--colour"}, "--colour"},
-		{[]string{"now"}, `unexpected argument "now"`},
 	} {
 		n := newNode(t, "amd-mi300x-cpx-kfd", 0) // without a configuration, so that it exits at once
 		cmd, stderr := n.daemon(t.Context(), c.args...)
@@ -318,12 +271,7 @@ func TestSurgeWithCDI(t *testing.T) {
 		instances = append(instances, cmd)
 	}
 	for _, cmd := range instances {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
+		end(t, cmd)
 		if specs := n.files(t, "cdi"); len(specs) != 1 || specs[0] != "sriov-dp-nvidia.com-net-pci-rdma.yaml" {
 			t.Errorf("CDI specs %v", specs)
 		}
@@ -335,16 +283,12 @@ func TestSurgeWithCDI(t *testing.T) {
 func TestSignals(t *testing.T) {
 	t.Attr("parity", "sriov/signals")
 	t.Attr("parity", "sriov/socket-name")
+	n := newNode(t, "oci-mi300x-derived", 1)
+	n.write(t, "config.json",
+		`{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP} {
-		n := newNode(t, "oci-mi300x-derived", 1)
-		n.write(t, "config.json",
-			`{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
 		n.write(t, "cdi/sriov-dp-old.yaml", "")
-		kubelet := kubelettest.Start(t, n.kubelet)
-		cmd, stderr := n.daemon(t.Context(), "--use-cdi")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		kubelet, cmd, stderr := n.start(t, "--use-cdi")
 		plugin := kubelettest.Await(t, kubelet.Plugins)
 		if name := filepath.Base(plugin.Socket); !strings.HasPrefix(name, "nvidia.com_rdma") ||
 			!strings.HasSuffix(name, ".sock") {
@@ -418,12 +362,7 @@ func TestMachineChanges(t *testing.T) {
 	if list := kubelettest.Await(t, plugin.Lists); len(list) != 1 || list[0].GetHealth() != v1beta1.Unhealthy {
 		t.Errorf("second list %v", list)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v", err)
-	}
+	end(t, cmd)
 }
 
 // awaitLine reads a log up to a line, and the rest in the background.

@@ -177,6 +177,6 @@ func end(t *testing.T, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v", err)
+		t.Errorf("after SIGTERM: %v\n%s", err, cmd.Stderr)
 	}
 }

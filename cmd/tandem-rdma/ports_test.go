@@ -44,11 +44,7 @@ func TestPortsOfAFunction(t *testing.T) {
 			port(s, "0000:82:00.0", "ens2", "0")
 			n := nodeOf(t, s.FS())
 			n.write(t, "config.json", pool(`"pfNames": ["ens1f0", "ens2"]`))
-			kubelet := kubelettest.Start(t, n.kubelet)
-			cmd, log := n.daemon(t.Context())
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			kubelet, cmd, log := n.start(t)
 			plugin := kubelettest.Await(t, kubelet.Plugins)
 			healthy := healthyOf(kubelettest.Await(t, plugin.Lists))
 			for slices.Contains(healthy, "0000:82:00.1") {

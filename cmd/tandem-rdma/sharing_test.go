@@ -4,7 +4,6 @@ package main
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,11 +46,7 @@ func TestSharedDaemon(t *testing.T) {
 			n.write(t, "cdi/sriov-dp-other.yaml", "") // of a plugin next to this one
 			n.write(t, "cdi/nvidia.com_gpu.yaml", "kind: nvidia.com/gpu\n")
 			n.write(t, "cdi/nvidia.com_before.yaml", "kind: nvidia.com/net-rdma\n")
-			kubelet := kubelettest.Start(t, n.kubelet)
-			cmd, stderr := n.daemon(t.Context(), append(c.flags, "-config-file="+n.path("config.json"))...)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			kubelet, cmd, stderr := n.start(t, append(c.flags, "-config-file="+n.path("config.json"))...)
 			counts, plugins := map[string]int{}, map[string]*kubelettest.Plugin{}
 			for range 2 {
 				plugin := kubelettest.Await(t, kubelet.Plugins)
@@ -81,27 +76,13 @@ func TestSharedDaemon(t *testing.T) {
 			if diff := cmp.Diff(c.specs, n.files(t, "cdi")); diff != "" {
 				t.Error(diff)
 			}
-			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Wait(); err != nil || strings.Contains(stderr.String(), "note on the configuration") {
-				t.Errorf("ended with %v:\n%s", err, stderr)
+			end(t, cmd)
+			if strings.Contains(stderr.String(), "note on the configuration") {
+				t.Errorf("log:\n%s", stderr)
 			}
 			if diff := cmp.Diff(c.specs, n.files(t, "cdi")); diff != "" { // restarting containers need them
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-// The stock plugin's failures at the start are failures here, with one sentence.
-func TestSharedDaemonCannotStart(t *testing.T) {
-	n := newNode(t, "oci-mi300x-derived", 1)
-	n.write(t, "config.json", `{"configList": [{"resourceName": "a", "rdmaHcaMax": 3}]}`)
-	cmd, stderr := n.daemon(t.Context(), "--log-level=error")
-	want := "tandem-rdma: read configuration " + n.path("config.json") + `: resource "a": selectors is missing or ` +
-		`empty; name what is shared, as {"ifNames": ["ib0"]}` + "\n"
-	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 1 || stderr.String() != want {
-		t.Errorf("%v: %s", err, stderr)
 	}
 }
