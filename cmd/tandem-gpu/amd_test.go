@@ -234,6 +234,7 @@ func away(t *testing.T, sys string, patterns ...string) (back func()) {
 // pulse after that all are. Every upgrade of the driver has these steps.
 func TestSimpleHealth(t *testing.T) {
 	t.Attr("parity", "amd/health-simple")
+	t.Attr("parity", "amd/flag-pulse")
 	flags := layout(t, "oci-mi300x-derived")
 	for name, gone := range map[string][]string{
 		"no KFD":  {"class/kfd"},

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -169,42 +168,6 @@ func allocateAll(t *testing.T, plugin *kubelettest.Plugin, devices []*v1beta1.De
 	}
 }
 
-func TestGPUVanishesAndReturns(t *testing.T) {
-	t.Attr("parity", "amd/flag-pulse")
-	flags := layout(t, "oci-mi300x-derived")
-	kubelet := kubelettest.Start(t, flags.KubeletDir)
-	start(t, flags, pulsing(amd.Single, 10*time.Millisecond))
-	plugin := kubelettest.Await(t, kubelet.Plugins)
-	const address = "0000:46:00.0"
-	bound := filepath.Join(flags.SysfsRoot, "bus/pci/drivers/amdgpu", address)
-	target, err := os.Readlink(bound)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, step := range []struct {
-		disturb func() error
-		want    string
-	}{
-		{func() error { return nil }, v1beta1.Healthy},
-		{func() error { return os.Remove(bound) }, v1beta1.Unhealthy},
-		{func() error { return os.Symlink(target, bound) }, v1beta1.Healthy},
-	} {
-		if err := step.disturb(); err != nil {
-			t.Fatal(err)
-		}
-		devices := kubelettest.Await(t, plugin.Lists)
-		for _, d := range devices {
-			want := v1beta1.Healthy
-			if d.GetID() == address {
-				want = step.want
-			}
-			if d.GetHealth() != want || len(devices) != 8 {
-				t.Errorf("%d devices, %v, want %s", len(devices), d, want)
-			}
-		}
-	}
-}
-
 // hide takes a file or folder of the machine away until the test ends.
 func hide(t *testing.T, path string) {
 	t.Helper()
@@ -212,47 +175,4 @@ func hide(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Rename(path+".hidden", path) })
-}
-
-func TestBadInput(t *testing.T) {
-	node := layout(t, "oci-mi300x-derived")
-	for _, c := range []struct {
-		row     string // of the parity checklist
-		name    string
-		disturb func(*testing.T, *daemon.Flags)
-		naming  amd.Naming
-		want    []string
-	}{
-		{"", "no sysfs", func(_ *testing.T, f *daemon.Flags) { f.SysfsRoot += "-none" }, amd.Single,
-			[]string{"--sysfs-root", "sys-none"}},
-		{"amd/flag-naming", "naming", func(*testing.T, *daemon.Flags) {}, "double",
-			[]string{"--resource_naming_strategy", "double"}},
-		{"",
-			"no kubelet folder", func(t *testing.T, f *daemon.Flags) { hide(t, kubelettest.Plugins(f.KubeletDir)) },
-			amd.Single, []string{"--kubelet-dir", "device-plugins"}},
-		{"amd/resource-name-single", "mixed partitions", func(t *testing.T, f *daemon.Flags) {
-			file := filepath.Join(f.SysfsRoot, "bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition")
-			hide(t, file)
-			if err := os.WriteFile(file, []byte("DPX\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}, amd.Single, []string{"0000:11:00.0 is dpx_nps1", "--resource_naming_strategy=mixed"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if c.row != "" {
-				t.Attr("parity", c.row)
-			}
-			flags := node
-			c.disturb(t, &flags)
-			err := run(t.Context(), flags, named(c.naming), slog.New(slog.DiscardHandler))
-			if err == nil {
-				t.Fatal("no error")
-			}
-			for _, part := range c.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q lacks %q", err, part)
-				}
-			}
-		})
-	}
 }

@@ -22,24 +22,18 @@ import (
 // TestNodesOfCDI: a container gets the device nodes of the CDI specification. Therefore a GPU is healthy only
 // while the specification has its node.
 func TestNodesOfCDI(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		late bool // device nodes come after the start, as without nvidia-modprobe
-	}{
-		{name: "there"},
-		{name: "late", late: true},
+	for name, late := range map[string]bool{ // device nodes come after the start, as without nvidia-modprobe
+		"there": false, "late": true,
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			n := nvidiaNode(t, "nv-a100pcie-cx6dx-vf-partial", nil)
 			installLibrary(t, n)
-			if !c.late {
+			if !late {
 				makeDeviceNodes(t, n)
 			}
-			kubelet := kubelettest.Start(t, n.dir)
-			execute(t, "tandem-gpu", nil, n.tandem("--device-list-strategy=cdi-cri")...)
-			plugin := kubelettest.Await(t, kubelet.Plugins)
+			_, _, plugin := n.offers(t, nil, "--device-list-strategy=cdi-cri")
 			healthy := n.healthyWithNodes(t, kubelettest.Await(t, plugin.Lists))
-			if c.late {
+			if late {
 				makeDeviceNodes(t, n)
 			}
 			for healthy < len(n.Machine.GPUs) {

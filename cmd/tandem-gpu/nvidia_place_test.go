@@ -72,9 +72,7 @@ func inTime(t *testing.T, began time.Time) {
 func TestPrefersLinks(t *testing.T) {
 	t.Attr("parity", "nvidia/preferred-nvlink")
 	n := nvidiaNode(t, "nv-a100pcie-cx6dx-vf-partial", bridge)
-	kubelet := kubelettest.Start(t, n.dir)
-	execute(t, "tandem-gpu", nil, n.tandem()...)
-	plugin := kubelettest.Await(t, kubelet.Plugins)
+	_, _, plugin := n.offers(t, nil)
 	await(t, plugin, "4")
 	gpus := n.Machine.GPUs
 	linked := func(set int) (links int) {
@@ -134,18 +132,13 @@ func TestSixteenGPUs(t *testing.T) {
 		}
 	}
 	n.Update(t)
-	kubelet := kubelettest.Start(t, n.dir)
-	execute(t, "tandem-gpu", nil, n.tandem("--vendor=nvidia")...)
-	plugin := kubelettest.Await(t, kubelet.Plugins)
-	var ids []string
-	for _, d := range await(t, plugin, "16") {
-		ids = append(ids, d.GetID())
-	}
+	_, _, plugin := n.offers(t, nil, "--vendor=nvidia")
+	all := ids(await(t, plugin, "16"))
 	for size := 1; size <= 16; size++ {
 		fastest := time.Hour
 		for range 5 { // other load on this machine must not decide
 			began := time.Now()
-			preferred, err := plugin.Prefer(t.Context(), ids, nil, size)
+			preferred, err := plugin.Prefer(t.Context(), all, nil, size)
 			if err != nil || len(preferred) != size {
 				t.Fatalf("%d of 16: %v, %v", size, preferred, err)
 			}
@@ -184,9 +177,7 @@ func TestPairs(t *testing.T) {
 			}
 			file := filepath.Join(n.dir, "config.yaml")
 			write(t, file, c.file)
-			kubelet := kubelettest.Start(t, n.dir)
-			execute(t, "tandem-gpu", nil, n.tandem("--config-file="+file)...)
-			gpus := kubelettest.Await(t, kubelet.Plugins)
+			kubelet, _, gpus := n.offers(t, nil, "--config-file="+file)
 			if got := gpus.Request.GetResourceName(); got != c.resource {
 				t.Fatalf("registered %s", got)
 			}

@@ -62,9 +62,8 @@ func newReplicated(
 	}
 	file := filepath.Join(r.dir, "config.yaml")
 	write(t, file, "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}")
-	kubelet := kubelettest.Start(t, r.dir)
-	execute(t, "tandem-gpu", nil, r.tandem("--config-file="+file)...)
-	r.gpus = kubelettest.Await(t, kubelet.Plugins)
+	kubelet, _, first := r.offers(t, nil, "--config-file="+file)
+	r.gpus = first
 	await(t, r.gpus, "8")
 	r.vfs = r.node.vfs(t, kubelet, r.near...)
 	await(t, r.vfs, "2")

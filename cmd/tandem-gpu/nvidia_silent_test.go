@@ -27,9 +27,7 @@ func TestNVMLFailsForAMoment(t *testing.T) {
 			n := nvidiaNode(t, "nv-h100-oci", nil)
 			first := newFatal(t, filepath.Join(n.dir, "sys"), n.Machine.GPUs[0].Address.String())
 			second := newFatal(t, filepath.Join(n.dir, "sys"), n.Machine.GPUs[1].Address.String())
-			kubelet := kubelettest.Start(t, n.dir)
-			execute(t, "tandem-gpu", c.variables, n.tandem()...)
-			plugin := kubelettest.Await(t, kubelet.Plugins)
+			_, _, plugin := n.offers(t, c.variables)
 			await(t, plugin, "8")
 			first.increase(t)
 			await(t, plugin, "8, 1 unhealthy") // the discoveries of the start are over

@@ -129,9 +129,7 @@ func TestXidToKubelet(t *testing.T) {
 	n := nvidiaNode(t, "nv-h100-oci", nil)
 	file := filepath.Join(n.dir, "config.yaml")
 	write(t, file, "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}")
-	kubelet := kubelettest.Start(t, n.dir)
-	execute(t, "tandem-gpu", nil, n.tandem("--config-file="+file, "--xid-recovery")...)
-	plugin := kubelettest.Await(t, kubelet.Plugins)
+	_, _, plugin := n.offers(t, nil, "--config-file="+file, "--xid-recovery")
 	await(t, plugin, "32")
 	bad := n.Machine.GPUs[2].UUID
 	n.Machine.GPUs[2].Recovery = 1
@@ -153,9 +151,7 @@ func TestXidToKubelet(t *testing.T) {
 
 func TestDriverUnloads(t *testing.T) {
 	n := nvidiaNode(t, "nv-h100-oci", nil)
-	kubelet := kubelettest.Start(t, n.dir)
-	execute(t, "tandem-gpu", nil, n.tandem()...)
-	plugin := kubelettest.Await(t, kubelet.Plugins)
+	_, _, plugin := n.offers(t, nil)
 	devices := await(t, plugin, "8")
 	n.Machine.Error = nvml.DriverNotLoaded
 	n.Update(t)
@@ -236,89 +232,14 @@ func TestStockName(t *testing.T) {
 	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
 }
 
-func TestNVIDIABadInput(t *testing.T) {
-	t.Attr("parity", "nvidia/fail-on-init-error")
-	n := nvidiaNode(t, "nv-a100pcie-cx6dx-vf-partial", func(m *nvml.Machine) { m.GPUs[1].Split(7, 0, 9984) })
-	config := func(text string) string {
-		file := filepath.Join(n.dir, fmt.Sprintf("%x.yaml", len(text)))
-		write(t, file, text)
-		return "--config-file=" + file
-	}
-	none := "--driver-root-ctr-path=" + t.TempDir()
-	for _, c := range []struct {
-		name string
-		args []string
-		want []string
-	}{
-		{"version", []string{config("version: v2")}, []string{"version", "v2", "want v1"}},
-		{"list strategy", []string{"--device-list-strategy=envvar,cdi"},
-			[]string{"--device-list-strategy", `"cdi"`, "cdi-cri"}},
-		{"list strategy in the file", []string{config("flags: {plugin: {deviceListStrategy: [cdi]}}")},
-			[]string{"flags.plugin.deviceListStrategy of ", "envvar"}},
-		{"ID strategy", []string{"--device-id-strategy=name"}, []string{"--device-id-strategy", "uuid or index"}},
-		{"MIG strategy", []string{"--mig-strategy=all"}, []string{"--mig-strategy", "none, single or mixed"}},
-		{"replicas", []string{config("sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 1}]}}")},
-			[]string{"replicas", "nvidia.com/gpu", "2 or more"}},
-		{"MIG here, none there", []string{"--mig-strategy=single"},
-			[]string{"GPU 1 (0000:9c:00.0)", "--mig-strategy=mixed"}},
-		{"IMEX", []string{"--imex-channel-ids=0,1"}, []string{"--imex-channel-ids", "0 alone"}},
-		{"IMEX channel missing", []string{"--imex-channel-ids=0", "--imex-required"},
-			[]string{"IMEX channel 0", "nvidia-modprobe"}},
-		{"no NVML", []string{none, "--fail-on-init-error"},
-			[]string{"enter NVML: libnvidia-ml.so.1 cannot be opened", "--driver-root-ctr-path"}},
-		{"no NVML for CDI", []string{none, "--device-list-strategy=cdi-cri", "--fail-on-init-error"},
-			[]string{"enter NVML: libnvidia-ml.so.1 cannot be opened", "--driver-root-ctr-path"}},
-		{"MPS", []string{config("sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}")},
-			[]string{"sharing.mps", "timeSlicing"}},
-		{"MPS and no NVML",
-			[]string{none, config("sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 3}]}, " +
-				"timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}")},
-			[]string{"sharing.mps is not supported", "NVIDIA's own plugin on this node"}},
-		{"no file", []string{"--config-file=" + filepath.Join(n.dir, "none.yaml")},
-			[]string{"read the configuration", "none.yaml"}},
-		{"socket elsewhere", []string{"--kubelet-socket=/tmp/kubelet.sock"},
-			[]string{"--kubelet-socket", "device-plugins"}},
-		{"device nodes", []string{"--dev-root=/nope"},
-			[]string{"open --dev-root: stat /nope: no such file or directory"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			execute(t, "tandem-gpu", nil, n.tandem(c.args...)...).exits(t, 1, c.want...)
-		})
-	}
-	for _, c := range []struct{ flag, want string }{
-		{"--vendor=intel", "want amd, nvidia or auto"},
-		{"--pulse=-1", "want a number of seconds"},
-		{"--driver_type=vf-passthrough", "want container"},
-		{"--nvidia-recheck=0s", "want a time such as 30s"},
-		{"--nvidia-recheck=-1s", "want a time such as 30s"},
-	} {
-		t.Run(c.flag, func(t *testing.T) {
-			name, _, _ := strings.Cut(c.flag, "=")
-			execute(t, "tandem-gpu", nil, n.tandem(c.flag)...).exits(t, 2, name, c.want, "see tandem-gpu --help")
-		})
-	}
-}
-
 // TestFileForNVIDIA: AMD's GPUs have no configuration file. An existing file is for other nodes; a missing
 // one is an error.
 func TestFileForNVIDIA(t *testing.T) {
-	flags := layout(t, "oci-mi300x-derived")
-	if err := os.MkdirAll(flags.DevRoot, 0o750); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{
-		"--sysfs-root=" + flags.SysfsRoot, "--dev-root=" + flags.DevRoot, "--kubelet-dir=" + flags.KubeletDir,
-		"--run-dir=" + flags.RunDir,
-	}
-	execute(t, "tandem-gpu", nil, append(args, "--config-file=/nope")...).exits(t, 1,
-		"--config-file, which is for NVIDIA GPUs", "/nope: no such file")
-	execute(t, "tandem-gpu", nil, append(args, "--dev-root=/nope")...).exits(t, 1,
-		"open --dev-root: stat /nope: no such file or directory")
+	n := nvidiaNode(t, "oci-mi300x-derived", nil)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write(t, file, "version: v1")
-	kubelet := kubelettest.Start(t, flags.KubeletDir)
-	p := execute(t, "tandem-gpu", nil, append(args, "--config-file="+file)...)
-	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
+	_, p, plugin := n.offers(t, nil, "--config-file="+file)
+	await(t, plugin, "8")
 	if text := p.text(); strings.Count(text, "configuration file ignored") != 1 {
 		t.Error(text)
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
+	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/nvml"
 	"github.com/tandem-k8s/tandem/test/programs"
@@ -182,6 +183,49 @@ func (n *node) tandem(args ...string) []string {
 		n.args...), args...)
 }
 
+// offers starts a kubelet and tandem-gpu, and returns the first plugin that registers.
+func (n *node) offers(t *testing.T, variables []string, args ...string) (
+	*kubelettest.Kubelet, *process, *kubelettest.Plugin,
+) {
+	t.Helper()
+	kubelet := kubelettest.Start(t, n.dir)
+	p := execute(t, "tandem-gpu", variables, n.tandem(args...)...)
+	return kubelet, p, kubelettest.Await(t, kubelet.Plugins)
+}
+
+// fails returns the exit code and the last line of a tandem-gpu that cannot work, without its time.
+func (n *node) fails(t *testing.T, args ...string) (code int, stdout, last string) {
+	t.Helper()
+	p := execute(t, "tandem-gpu", nil, n.tandem(args...)...)
+	code = kubelettest.Await(t, ended(p))
+	lines := strings.Split(strings.TrimSpace(p.text()), "\n")
+	return code, "", strings.ReplaceAll(lines[len(lines)-1], n.dir, "NODE") + "\n"
+}
+
+// TestWrongInput: what tandem-gpu says that cannot work, on a machine with some of NVIDIA's GPUs in parts, and
+// on one with some of AMD's.
+func TestWrongInput(t *testing.T) {
+	t.Attr("parity", "nvidia/fail-on-init-error")
+	t.Attr("parity", "amd/flag-naming")
+	t.Attr("parity", "amd/resource-name-single")
+	for machine, file := range map[string]string{
+		"nv-a100pcie-cx6dx-vf-partial": "nvidia", "oci-mi300x-derived": "amd",
+	} {
+		n := nvidiaNode(t, machine, func(m *nvml.Machine) {
+			if file == "nvidia" {
+				m.GPUs[1].Split(7, 0, 9984)
+			}
+		})
+		if file == "amd" {
+			replace(t, filepath.Join(n.dir, "sys/bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition"), "DPX")
+		}
+		golden.Script{
+			Run:  func(args []string) (code int, stdout, stderr string) { return n.fails(t, args[1:]...) },
+			Word: func(string) string { return t.TempDir() },
+		}.Check(t, "testdata/"+file+".txt")
+	}
+}
+
 func write(t *testing.T, file, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
@@ -192,19 +236,5 @@ func write(t *testing.T, file, content string) {
 	}
 	if err := os.Rename(file+".new", file); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// exits waits for the end of a process that cannot work, and checks its last line.
-func (p *process) exits(t *testing.T, code int, parts ...string) {
-	t.Helper()
-	if got := kubelettest.Await(t, ended(p)); got != code {
-		t.Errorf("exit code %d, want %d", got, code)
-	}
-	lines := strings.Split(strings.TrimSpace(p.text()), "\n")
-	for _, part := range parts {
-		if last := lines[len(lines)-1]; !strings.Contains(last, part) {
-			t.Errorf("last line %q lacks %q", last, part)
-		}
 	}
 }

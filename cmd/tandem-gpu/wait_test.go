@@ -129,14 +129,11 @@ func TestStockNameWaits(t *testing.T) {
 // TestOtherVendor: on a node whose GPUs are another vendor's than --vendor, the daemon is not ready, and the
 // answer and the log name the value to set.
 func TestOtherVendor(t *testing.T) {
-	flags := layout(t, "oci-mi300x-derived")
-	if err := os.MkdirAll(flags.DevRoot, 0o750); err != nil {
-		t.Fatal(err)
-	}
-	kubelet := kubelettest.Start(t, flags.KubeletDir)
-	p := execute(t, "tandem-gpu", nil, "--sysfs-root="+flags.SysfsRoot, "--dev-root="+flags.DevRoot,
-		"--kubelet-dir="+flags.KubeletDir, "--run-dir="+flags.RunDir, "--vendor=nvidia", "--nvidia-recheck=50ms",
-		"--health-probe-bind-address=127.0.0.1:0")
+	n := nvidiaNode(t, "oci-mi300x-derived", nil)
+	kubelet := kubelettest.Start(t, n.dir)
+	p := execute(t, "tandem-gpu", nil,
+		n.tandem("--vendor=nvidia", "--driver-root-ctr-path="+t.TempDir(), "--nvidia-recheck=50ms",
+			"--health-probe-bind-address=127.0.0.1:0")...)
 	const advice = "the GPUs of this node are AMD's: set gpu.vendor=amd or auto"
 	waits(t, p, kubelet, "gpu.vendor (--vendor) is nvidia", advice)
 	if !strings.Contains(p.text(), advice) {
@@ -144,27 +141,34 @@ func TestOtherVendor(t *testing.T) {
 	}
 }
 
-// TestAMDDriverComesLater: with each way of selecting the vendor, GPUs are offered once their driver has all
-// of them.
-func TestAMDDriverComesLater(t *testing.T) {
+// TestDriverComesLater: GPUs are offered once their driver has all of them. A module during its load has bound
+// only some.
+func TestDriverComesLater(t *testing.T) {
 	t.Attr("parity", "amd/no-driver")
-	flags := layout(t, "oci-mi300x-derived")
-	if err := os.MkdirAll(flags.DevRoot, 0o750); err != nil {
-		t.Fatal(err)
-	}
-	state := filepath.Join(flags.SysfsRoot, "module/amdgpu/initstate")
-	for name, args := range map[string][]string{
-		"auto": nil, "AMD": {"--vendor=amd"}, "stock flags": {"--vendor=amd", "-pulse=0", "-logtostderr=true"},
+	for name, c := range map[string]struct {
+		machine, module, vendor string
+		args                    []string
+		away                    []string // until the driver is loaded
+	}{
+		"NVIDIA": {"nv-h100-oci", "nvidia", "NVIDIA", []string{"--vendor=nvidia"}, nil},
+		"any":    {"nv-h100-oci", "nvidia", "NVIDIA", nil, nil},
+		"half":   {"oci-mi300x-derived", "amdgpu", "AMD", nil, nil},
+		"AMD, any": {"oci-mi300x-derived", "amdgpu", "AMD", nil,
+			[]string{"class/kfd", "bus/pci/drivers/amdgpu", "module/amdgpu"}},
+		"AMD, stock flags": {"oci-mi300x-derived", "amdgpu", "AMD",
+			[]string{"--vendor=amd", "-pulse=0", "-logtostderr=true"},
+			[]string{"class/kfd", "bus/pci/drivers/amdgpu", "module/amdgpu"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			n := nvidiaNode(t, c.machine, nil)
+			state := filepath.Join(n.dir, "sys/module", c.module, "initstate")
 			write(t, state, "coming\n")
-			back := away(t, flags.SysfsRoot, "class/kfd", "bus/pci/drivers/amdgpu", "module/amdgpu")
-			kubelet := kubelettest.Start(t, flags.KubeletDir)
-			p := execute(t, "tandem-gpu", nil, append([]string{
-				"--sysfs-root=" + flags.SysfsRoot, "--dev-root=" + flags.DevRoot, "--kubelet-dir=" + flags.KubeletDir,
-				"--run-dir=" + flags.RunDir, "--nvidia-recheck=50ms", "--health-probe-bind-address=127.0.0.1:0",
-			}, args...)...)
-			waits(t, p, kubelet, "8 GPUs of AMD's on PCI", "amdgpu")
+			back := away(t, filepath.Join(n.dir, "sys"), c.away...)
+			kubelet := kubelettest.Start(t, n.dir)
+			p := execute(t, "tandem-gpu", nil, n.tandem(append([]string{
+				"--nvidia-recheck=50ms", "--health-probe-bind-address=127.0.0.1:0",
+			}, c.args...)...)...)
+			waits(t, p, kubelet, "8 GPUs of "+c.vendor+"'s on PCI")
 			back()
 			write(t, state, "live\n")
 			await8(t, kubelet)
@@ -174,35 +178,12 @@ func TestAMDDriverComesLater(t *testing.T) {
 
 // TestNodeWithoutGPUIsReady: without a GPU on PCI no driver is expected, and no rollout waits.
 func TestNodeWithoutGPUIsReady(t *testing.T) {
-	flags := layout(t, "oci-mi300x-derived")
-	devices := filepath.Join(flags.SysfsRoot, "bus/pci/devices")
-	if err := errors.Join(
-		os.MkdirAll(flags.DevRoot, 0o750), os.RemoveAll(devices), os.Mkdir(devices, 0o750),
-	); err != nil {
+	n := nvidiaNode(t, "oci-mi300x-derived", nil)
+	devices := filepath.Join(n.dir, "sys/bus/pci/devices")
+	if err := errors.Join(os.RemoveAll(devices), os.Mkdir(devices, 0o750)); err != nil {
 		t.Fatal(err)
 	}
-	kubelet := kubelettest.Start(t, flags.KubeletDir)
-	p := execute(t, "tandem-gpu", nil, "--vendor=nvidia", "--driver-root-ctr-path="+t.TempDir(),
-		"--sysfs-root="+flags.SysfsRoot, "--dev-root="+flags.DevRoot, "--kubelet-dir="+flags.KubeletDir,
-		"--run-dir="+flags.RunDir, "--health-probe-bind-address=127.0.0.1:0")
-	waits(t, p, kubelet)
-}
-
-// TestHalfLoadedDriver: a module during its load has bound only some of its GPUs.
-func TestHalfLoadedDriver(t *testing.T) {
-	for machine, vendor := range map[string]string{"nv-h100-oci": "nvidia", "oci-mi300x-derived": "amd"} {
-		for _, flag := range []string{"--vendor=auto", "--vendor=" + vendor} {
-			t.Run(vendor+flag, func(t *testing.T) {
-				n := nvidiaNode(t, machine, nil)
-				module := map[string]string{"amd": "amdgpu", "nvidia": "nvidia"}[vendor]
-				state := filepath.Join(n.dir, "sys/module", module, "initstate")
-				write(t, state, "coming\n")
-				kubelet := kubelettest.Start(t, n.dir)
-				p := execute(t, "tandem-gpu", nil, n.tandem(flag, "--health-probe-bind-address=127.0.0.1:0")...)
-				waits(t, p, kubelet, "8 GPUs of "+strings.ToUpper(vendor)+"'s on PCI")
-				write(t, state, "live\n")
-				await8(t, kubelet)
-			})
-		}
-	}
+	kubelet := kubelettest.Start(t, n.dir)
+	waits(t, execute(t, "tandem-gpu", nil, n.tandem("--vendor=nvidia", "--driver-root-ctr-path="+t.TempDir(),
+		"--health-probe-bind-address=127.0.0.1:0")...), kubelet)
 }
