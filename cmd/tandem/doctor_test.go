@@ -515,3 +515,26 @@ func check(t *testing.T, findings []doctor.Finding, want, about string) {
 		t.Errorf("nothing is said about %q:\n%s", about, doctor.Report(findings))
 	}
 }
+
+// TestDoctorOnMisspeltDriver: errors about missing VFs first correct the driver, with and without VFs.
+func TestDoctorOnMisspeltDriver(t *testing.T) {
+	t.Parallel()
+	for perPF, want := range map[int][]string{0: {"no-vf", "no-vfs"}, 1: {"no-vf"}} {
+		s := layOut(t, sysfs(t, "oci-mi300x-derived", perPF))
+		s.write("config.json", strings.Replace(everyVF, `"isRdma": true`, `"drivers": ["mlx5-core"]`, 1))
+		var errors []string
+		for _, f := range s.findings() {
+			if f.Severity != doctor.Error {
+				continue
+			}
+			errors = append(errors, f.ID)
+			const fix = "correct the driver in config.json: mlx5-core (did you mean mlx5_core?)"
+			if f.Fix[0] != fix {
+				t.Errorf("%s with %d VFs per PF: the first fix is %q, want %q", f.ID, perPF, f.Fix[0], fix)
+			}
+		}
+		if !slices.Equal(errors, want) {
+			t.Errorf("%d VFs per PF: the errors are %q, want %q", perPF, errors, want)
+		}
+	}
+}

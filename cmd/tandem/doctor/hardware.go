@@ -149,9 +149,12 @@ func noVF(n *Node) []Finding {
 		return nil
 	}
 	evidence := "no NIC with RDMA in /sys/class/infiniband"
+	fix := "load the RDMA driver of the NIC, make VFs (sriov_numvfs), and select them in config.json"
 	for d := range n.Tree.Devices() {
 		if d.IsNIC() && len(d.RDMA) > 0 {
 			evidence = "there are NICs with RDMA, and the configuration of the pools selects none of their functions"
+			fix = "correct the selectors in config.json (tandem doctor --config FILE lists what each rejects), or make " +
+				"VFs (sriov_numvfs)"
 		}
 	}
 	return []Finding{{
@@ -159,9 +162,7 @@ func noVF(n *Node) []Finding {
 		Summary:  "There is no VF to offer.",
 		Evidence: []string{evidence},
 		Why:      "No device can be paired with the GPUs.",
-		Fix: []string{
-			"load the RDMA driver of the NIC, make VFs (sriov_numvfs), and select them in config.json",
-		},
+		Fix:      append(n.Pools.driverFix(), fix),
 	}}
 }
 
@@ -194,9 +195,13 @@ func notCreated(n *Node) []Finding {
 	if n.offersWholeNICs() {
 		severity, why = Warning, wholeNICs
 	}
-	return vfFinding("no-vfs", severity, list, "PF near GPUs has no VFs", why,
+	found := vfFinding("no-vfs", severity, list, "PF near GPUs has no VFs", why,
 		"echo 1 > /sys/bus/pci/devices/ADDRESS/sriov_numvfs, at every start (systemd unit, "+
 			"SR-IOV network operator)")
+	if len(n.VFs) == 0 {
+		found[0].Fix = append(n.Pools.driverFix(), found[0].Fix...)
+	}
+	return found
 }
 
 // sriovOff finds PFs whose firmware makes no VFs.

@@ -169,6 +169,18 @@ type Pools struct {
 	Choices []pools.Choice
 }
 
+// driverFix returns the fix for misspelt drivers, none without them.
+func (p Pools) driverFix() []string {
+	var misspelt []string
+	for _, c := range p.Choices {
+		misspelt = append(misspelt, c.Misspelt...)
+	}
+	if len(misspelt) == 0 {
+		return nil
+	}
+	return []string{"correct the driver in config.json: " + strings.Join(misspelt, ", ")}
+}
+
 // Text returns the result for people, empty if every device is selected.
 func (p Pools) Text() []byte {
 	var out bytes.Buffer

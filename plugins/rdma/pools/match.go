@@ -172,6 +172,7 @@ type matcher struct {
 	name     string
 	selector *Selector
 	owners   map[string]string // resources of claimed devices
+	drivers  []string          // the selector's drivers, with questions about unknown names
 }
 
 // failure is a reason against the selection of a device.
@@ -207,8 +208,11 @@ func (b *matcher) findFailures(f *function) (list []failure) {
 		if shared && key == "devices" {
 			key = sharedDevices
 		}
-		fail(true, key, fmt.Sprintf("%s: want %s, it has %s", key, someValues(c.wants(b.selector)),
-			cmp.Or(c.has(f), "none")))
+		wanted := c.wants(b.selector)
+		if key == "drivers" {
+			wanted = b.drivers
+		}
+		fail(true, key, fmt.Sprintf("%s: want %s, it has %s", key, someValues(wanted), cmp.Or(c.has(f), "none")))
 	}
 	return list
 }

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -93,6 +95,33 @@ func vdpaRemedy(value string) string {
 		return ""
 	}
 	return "want virtio or vhost"
+}
+
+// nicDrivers are drivers of NICs and of functions for virtual machines, besides those of the machine.
+var nicDrivers = []string{
+	"mlx5_core", "mlx4_core", "bnxt_en", "ionic", "efa", "mana", "ice", "iavf", "i40e", "idpf", "ixgbe", "ixgbevf",
+	"igb", "igbvf", "e1000e", "qede", "cxgb4", "hns3", "virtio-pci", "vfio-pci", "uio_pci_generic", "igb_uio",
+}
+
+// questionDrivers returns the drivers of a selector, each unknown one with the nearest known name, and those
+// with such a name alone.
+func (s *survey) questionDrivers(wanted []string) (texts, misspelt []string) {
+	known := slices.Clone(nicDrivers)
+	for d := range s.machine.tree.Devices() {
+		if d.IsNIC() && d.Driver != "" {
+			known = append(known, d.Driver)
+		}
+	}
+	for _, driver := range wanted {
+		text := driver
+		if !slices.Contains(known, driver) {
+			text += spelling.Question(driver, known)
+		}
+		if texts = append(texts, text); text != driver {
+			misspelt = append(misspelt, text)
+		}
+	}
+	return texts, misspelt
 }
 
 // vfItem is an item of the selectors pfNames and rootDevices: "ens1f0" for every function of a PF,

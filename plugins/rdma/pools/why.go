@@ -21,6 +21,8 @@ type Choice struct {
 	// Nearest are the devices that failed a single condition, one per condition, the most telling first; without
 	// one, the first device that failed the fewest conditions.
 	Nearest []Miss
+	// Misspelt are unknown drivers that resemble a known one: "mlx5-core (did you mean mlx5_core?)".
+	Misspelt []string
 }
 
 // Reason is a condition that devices do not fulfil.
@@ -50,7 +52,10 @@ func (f Finder) Explain(c *Config) ([]Choice, error) {
 		r := &c.Resources[i]
 		for k := range r.Selectors {
 			b := matcher{resource: r, name: s.names[i], selector: &r.Selectors[k], owners: owners}
+			texts, misspelt := s.questionDrivers(b.selector.Drivers)
+			b.drivers = texts
 			choice := b.judgeAll(all)
+			choice.Misspelt = misspelt
 			choice.Selector, choice.Of = k+1, len(r.Selectors)
 			choices = append(choices, choice)
 		}

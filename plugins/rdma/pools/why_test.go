@@ -45,6 +45,16 @@ func TestExplain(t *testing.T) {
 			`x/a 1/1: 0, not 9: devices 9, drivers 9
   0000:81:00.1: devices: want 1017, it has 101e; drivers: want mlx5_ib, it has mlx5_core (and 8 more)
 `},
+		{"a driver is misspelt",
+			resources(`{"resourceName": "a", "selectors": {"drivers": ["mlx5-core", "ice"]}}`),
+			`x/a 1/1: 2, not 7: drivers 7 (7 alone)
+  0000:81:00.1: drivers: want mlx5-core (did you mean mlx5_core?) or ice, it has mlx5_core (and 6 more)
+`},
+		{"a driver that the machine lacks is misspelt",
+			resources(`{"resourceName": "a", "selectors": {"devices": ["101e"], "drivers": ["bnxt_eth"]}}`),
+			`x/a 1/1: 0, not 9: devices 2, drivers 9 (7 alone)
+  0000:81:00.1: drivers: want bnxt_eth (did you mean bnxt_en?), it has mlx5_core (and 6 more)
+`},
 		{"a PF is described",
 			resources(`{"resourceName": "a", "selectors": {"devices": ["1021"], "drivers": ["mlx5_core"]}}`),
 			`x/a 1/1: 0, not 10: in use 1 (1 alone), devices 9 (6 alone), drivers 3
