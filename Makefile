@@ -95,7 +95,7 @@ MEMORY = $(eval MEMORY := $(shell test/tools/tmpdir.sh))$(MEMORY)
 test race simulate-faults load mutants mutate chaos $(CHECKS): export TMPDIR = $(or $(GIVEN_TMPDIR),$(MEMORY))
 
 .PHONY: test
-test: ## Run the root module's tests in five minutes: the built daemons with a fake kubelet, a tenth of the random cases
+test: ## Run the root module's tests: the built daemons with a fake kubelet, a tenth of the random cases
 	$(PROGRESS) "the first run compiles dependencies; packages are printed in order, so that a slow one holds back those behind it" \
 		go test -short -vet=off -tags $(TAGS) -p $$((2 * $$(nproc))) -timeout 20m ./... # make lint vets; many tests wait
 
@@ -271,7 +271,7 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 
 # Who waits for the kubelet to be compiled can look at this meanwhile.
 .PHONY: plan
-plan: ## Build only tandem, within a minute, and show the devices of a container on a recorded machine
+plan: ## Build only tandem, and show the devices of a container on a recorded machine
 	@$(PROGRESS) "build tandem, a minute the first time" \
 		env CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem
 	@echo "A container asks for 4 GPUs and 4 VFs on a recorded server with eight MI300X. Tandem's plan, the pairs on one switch (PIX) each:"; echo
@@ -282,13 +282,13 @@ plan: ## Build only tandem, within a minute, and show the devices of a container
 MACHINE ?= test/machines/oci-mi300x-derived.txt
 
 .PHONY: play
-play: ## Build the plugins within two minutes, and try them at a prompt and on a page, on the recorded machine MACHINE
+play: ## Build the plugins, and try them at a prompt and on a page, on the recorded machine MACHINE
 	@$(PROGRESS) "build tandem, tandem-lab and the plugins, two minutes the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
 		-trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/play/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-gpu ./cmd/tandem-rdma
 	@$(BIN)/play/tandem-lab play --serve :0 --machine $(MACHINE)
 
 .PHONY: simulate
-simulate: ## Build tandem-lab within a minute, and compare placement strategies on random containers, on common server A or a recorded MACHINE
+simulate: ## Build tandem-lab, and compare placement strategies on random containers, on common server A or a recorded MACHINE
 	@$(PROGRESS) "build tandem-lab, a minute the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
 		-trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/play/ ./cmd/tandem-lab
 	@$(BIN)/play/tandem-lab simulate $(if $(filter-out file,$(origin MACHINE)),--machine $(MACHINE))
