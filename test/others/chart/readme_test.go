@@ -24,12 +24,19 @@ values for common configurations, to be passed with -f.
 
 ## Values
 
-With their defaults, unless empty or long. values.yaml, which "helm show values" prints, says more of each.
+With their defaults, unless empty or long. "helm show values" prints all values with full descriptions. gpu, rdma, dra and scheduler also have
+nodeSelector, affinity, tolerations, resources, podAnnotations, podLabels and extraArgs.
 "go test -run README -update ." in test/others/chart generates this list.
 
 `
 
-// TestREADME: the chart's README has every value, its default and the first sentence of values.yaml about it.
+// podSettings are the keys that each workload has.
+var podSettings = []string{
+	"nodeSelector", "affinity", "tolerations", "resources", "podAnnotations", "podLabels", "extraArgs",
+}
+
+// TestREADME: the chart's README has every value but the settings of pods, its default and the first sentence
+// of values.yaml about it.
 func TestREADME(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
 	if err != nil {
@@ -53,6 +60,9 @@ func items(t *testing.T, prefix string, mapping *yaml.Node) (all []string) {
 	var plain []string
 	for i := 0; i < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
+		if prefix != "" && slices.Contains(podSettings, key.Value) {
+			continue
+		}
 		name := "`" + prefix + key.Value + "`"
 		text := sentence(comment(key.HeadComment, key.LineComment, value.LineComment))
 		inner := value.Kind == yaml.MappingNode && remarks(value)
