@@ -25,7 +25,7 @@ func draPage(t *testing.T) string {
 // TestSnippetsOfDRA: the page's YAML is YAML, and what it asks for in claims is known and not too much.
 func TestSnippetsOfDRA(t *testing.T) {
 	snippets := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(draPage(t), -1)
-	if len(snippets) < 5 {
+	if len(snippets) < 4 {
 		t.Fatalf("%d snippets", len(snippets))
 	}
 	objects := draManifests(t)["kustomize"]

@@ -4,9 +4,7 @@ package chart_test
 
 import (
 	"os"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -102,8 +100,7 @@ func checkContainer(t *testing.T, c corev1.Container) {
 	}
 }
 
-// TestOpenShiftKubelet: the KubeletConfig has the settings of deployments/kubelet, and docs/openshift.md
-// shows the same object.
+// TestOpenShiftKubelet: the KubeletConfig has the settings of deployments/kubelet.
 func TestOpenShiftKubelet(t *testing.T) {
 	own := manifest(t, "deployments/openshift/kubeletconfig.yaml")[0]
 	settings, _ := own.at("spec", "kubeletConfig").(map[string]any)
@@ -113,17 +110,4 @@ func TestOpenShiftKubelet(t *testing.T) {
 	if diff := cmp.Diff(want, settings); diff != "" {
 		t.Errorf("the settings (-deployments/kubelet +deployments/openshift):\n%s", diff)
 	}
-	page, err := os.ReadFile("../../../docs/openshift.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		if strings.Contains(block[1], "kind: KubeletConfig") {
-			if diff := cmp.Diff(own, parse(t, block[1])[0]); diff != "" {
-				t.Errorf("docs/openshift.md (-file +page):\n%s", diff)
-			}
-			return
-		}
-	}
-	t.Error("docs/openshift.md shows no KubeletConfig")
 }
