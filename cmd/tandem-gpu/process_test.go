@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
@@ -202,6 +206,28 @@ func (n *node) fails(t *testing.T, args ...string) (code int, stdout, last strin
 	return code, "", strings.ReplaceAll(lines[len(lines)-1], n.dir, "NODE") + "\n"
 }
 
+// failsHere is fails in this process, for AMD's GPUs, so that this test judges mutations of their driver.
+func (n *node) failsHere(t *testing.T, args ...string) (code int, stdout, last string) {
+	t.Helper()
+	var flags daemon.Flags
+	var f gpus.Flags
+	own, stock := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.Register(own)
+	f.Register(own, stock)
+	own.AddFlagSet(stock)
+	err := own.Parse(append(n.tandem("--vendor=amd"), args...))
+	if err == nil {
+		_, err = flags.Dev()
+	}
+	if err == nil {
+		err = f.Offer(t.Context(), "tandem-gpu", flags, serve, slog.New(slog.DiscardHandler))
+	}
+	if err == nil {
+		return 0, "", ""
+	}
+	return 1, "", strings.ReplaceAll(fmt.Sprintf("tandem-gpu: %v\n", err), n.dir, "NODE")
+}
+
 // TestWrongInput: what tandem-gpu says that cannot work, on a machine with some of NVIDIA's GPUs in parts, and
 // on one with some of AMD's.
 func TestWrongInput(t *testing.T) {
@@ -219,8 +245,12 @@ func TestWrongInput(t *testing.T) {
 		if file == "amd" {
 			replace(t, filepath.Join(n.dir, "sys/bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition"), "DPX")
 		}
+		run := n.fails
+		if file == "amd" {
+			run = n.failsHere
+		}
 		golden.Script{
-			Run:  func(args []string) (code int, stdout, stderr string) { return n.fails(t, args[1:]...) },
+			Run:  func(args []string) (code int, stdout, stderr string) { return run(t, args[1:]...) },
 			Word: func(string) string { return t.TempDir() },
 		}.Check(t, "testdata/"+file+".txt")
 	}
