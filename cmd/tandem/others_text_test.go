@@ -7,7 +7,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,20 +35,7 @@ func hostileMachine(t *testing.T) string {
 		}
 		b.Link("bus/pci/devices/"+filepath.Base(address), "../../../"+address)
 	}
-	m, err := b.Machine()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "m.txt")
-	out, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	if _, err := m.WriteTo(out); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return write(t, "m.txt", textOf(t, b))
 }
 
 // TestTextOfOthers: device names and states of a recording cannot control a terminal or break lines, and

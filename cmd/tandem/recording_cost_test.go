@@ -108,13 +108,5 @@ func withDMAFunctions(t *testing.T, count int) string {
 		b.File(place+"/"+address+"/device", "0x2100\n")
 		b.Link("bus/pci/devices/"+address, "../../../"+place+"/"+address)
 	}
-	m, err := b.Machine()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text strings.Builder
-	if _, err := m.WriteTo(&text); err != nil {
-		t.Fatal(err)
-	}
-	return text.String()
+	return textOf(t, b)
 }

@@ -102,15 +102,7 @@ func manyCards(t *testing.T) string {
 		b.File(place+"/vendor", "0x10de\n")
 		b.Link("bus/pci/devices/"+address, "../../../"+place)
 	}
-	m, err := b.Machine()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text strings.Builder
-	if _, err := m.WriteTo(&text); err != nil {
-		t.Fatal(err)
-	}
-	return write(t, "cards.txt", text.String())
+	return write(t, "cards.txt", textOf(t, b))
 }
 
 // defaultPool returns the configuration of the manifests.
@@ -125,4 +117,18 @@ func defaultPool(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return write(t, "config.json", object.Data["config.json"])
+}
+
+// textOf returns the recording of a built machine.
+func textOf(t *testing.T, b *recording.Builder) string {
+	t.Helper()
+	m, err := b.Machine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if _, err := m.WriteTo(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
 }

@@ -40,7 +40,8 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{"doctor-reports.txt", doctorVerdicts,
 			[]string{"green No problem", "red ERROR", "yellow UNKNOWN", "yellow WARNING"}},
-		{"verify-2x2.txt", verifyVerdicts, []string{"green PIX", "green verified"}},
+		{"verify.txt", verifyVerdicts,
+			[]string{"green PIX", "green verified", "red not verified", "yellow NODE", "yellow SYS"}},
 		{"verify-traffic.txt", verifyVerdicts, []string{"green PIX", "green ok", "red not verified", "red slow"}},
 		{"status-used.txt", statusVerdicts,
 			[]string{"green up", "red unhealthy", "yellow DEGRADED", "yellow NOT REGISTERED"}},
