@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,56 +33,34 @@ import (
 const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 // TestDoctorRefusesAsTheKubelet: whether a request is refused on an empty node, and on which NUMA nodes it
-// comes to lie, is what the real managers decide: for every shape up to 8+8, 1 to 8 VFs per PF, with and
-// without NUMA hints for VFs, on every recorded machine.
+// comes to lie, is what the real managers decide: for every shape up to 8+8, 1 and 8 VFs per PF, with and
+// without NUMA hints for VFs, on every recorded machine; and for as many GPUs as VFs with the CPUs that
+// containers of guaranteed pods ask for, fewer and more than a NUMA node has, while CPU 0 is reserved.
 func TestDoctorRefusesAsTheKubelet(t *testing.T) {
-	count := countShapes(t)
+	const most = 8
 	for _, machine := range machines.Names() {
-		for _, perPF := range []int{1, 2, 4, 8} {
+		for _, perPF := range []int{1, most} {
 			for _, exclude := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, %d VFs per PF, VFs without NUMA %t", machine, perPF, exclude), func(t *testing.T) {
 					t.Parallel() // the kubelet waits for the disk most of the time
 					n := examined(t, machine, perPF, exclude)
-					if len(n.VFs) == 0 {
-						t.Skip("no NIC that can have VFs")
-					}
-					compareShapes(t, n, count)
-				})
-			}
-		}
-	}
-}
-
-// TestDoctorRefusesAsTheCPUManager: the same with the CPUs that containers of guaranteed pods ask for, fewer
-// and more than a NUMA node has, while CPU 0 is reserved.
-func TestDoctorRefusesAsTheCPUManager(t *testing.T) {
-	const reserved = "0"
-	count := countShapes(t)
-	for _, machine := range machines.Names() {
-		for _, perPF := range []int{1, 8} {
-			for _, exclude := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, %d VFs per PF, VFs without NUMA %t", machine, perPF, exclude), func(t *testing.T) {
-					t.Parallel()
-					n := examined(t, machine, perPF, exclude)
 					numa, err := node.ReadNUMA(n.Sys, n.Tree.NUMANodes())
-					if err != nil {
-						t.Fatal(err)
+					must(t, err)
+					options, counts := node.Options{NUMA: numa}, []int{0}
+					if cpus := len(numa[0].CPUs); cpus > 0 {
+						options.ReservedCPUs, n.KubeletDir = "0", t.TempDir()
+						config := head + "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n"
+						must(t, os.WriteFile(filepath.Join(n.KubeletDir, "config.yaml"), []byte(config), 0o600))
+						counts = append(counts, 1, cpus/2, cpus-1, cpus, cpus+1, cpus*len(numa)-1, cpus*len(numa))
 					}
-					if len(n.VFs) == 0 || len(numa[0].CPUs) == 0 {
-						t.Skip("no NIC that can have VFs, or no CPUs recorded")
-					}
-					n.KubeletDir = t.TempDir()
-					config := head + "cpuManagerPolicy: static\nreservedSystemCPUs: \"" + reserved + "\"\n"
-					if err := os.WriteFile(filepath.Join(n.KubeletDir, "config.yaml"), []byte(config), 0o600); err != nil {
-						t.Fatal(err)
-					}
-					kubelet := startExamined(t, n, node.Options{NUMA: numa, ReservedCPUs: reserved})
-					most := len(numa[0].CPUs)
-					for _, n.CPUs = range []int{
-						1, most / 2, most - 1, most, most + 1, most*len(numa) - 1, most * len(numa),
-					} {
-						for size := 1; size <= min(mostOfAShape, len(n.GPUs), len(n.VFs)); size++ {
-							count(compareShape(t, n, kubelet, size, size))
+					kubelet := startExamined(t, n, options)
+					for _, n.CPUs = range counts {
+						for gpus := 1; gpus <= min(most, len(n.GPUs)); gpus++ {
+							for vfs := 1; vfs <= min(most, len(n.VFs)); vfs++ {
+								if n.CPUs == 0 || gpus == vfs {
+									compareShape(t, n, kubelet, gpus, vfs)
+								}
+							}
 						}
 					}
 				})
@@ -96,13 +73,9 @@ func TestDoctorRefusesAsTheCPUManager(t *testing.T) {
 func examined(t *testing.T, name string, perPF int, exclude bool) doctor.Node {
 	t.Helper()
 	machine, err := machines.Load(name, perPF)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tree, err := topology.Read(machine.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := doctor.Node{Kubelet: doctor.Kubelet{Sys: machine.FS(), Tree: tree}}
 	for d := range tree.Devices() {
 		device := doctor.Device{Device: placement.Device{ID: d.Address.String(), Address: d.Address}, NUMA: d.NUMA}
@@ -119,55 +92,12 @@ func examined(t *testing.T, name string, perPF int, exclude bool) doctor.Node {
 	return n
 }
 
-// mostOfAShape is the most GPUs and the most VFs that are asked for.
-const mostOfAShape = 8
-
-// countShapes counts verdicts, and tells how many there were when the test ends.
-func countShapes(t *testing.T) (count func(admitted bool)) {
-	var admitted, refused atomic.Int64
-	t.Cleanup(func() {
-		t.Logf("%d shapes admitted, %d refused", admitted.Load(), refused.Load())
-	})
-	return func(ok bool) {
-		if ok {
-			admitted.Add(1)
-		} else {
-			refused.Add(1)
-		}
-	}
-}
-
-func compareShapes(t *testing.T, n doctor.Node, count func(bool)) {
-	numa, err := node.ReadNUMA(n.Sys, n.Tree.NUMANodes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubelet := startExamined(t, n, node.Options{NUMA: numa})
-	for gpus := 1; gpus <= min(mostOfAShape, len(n.GPUs)); gpus++ {
-		for vfs := 1; vfs <= min(mostOfAShape, len(n.VFs)); vfs++ {
-			count(compareShape(t, n, kubelet, gpus, vfs))
-		}
-	}
-}
-
 // startExamined starts a kubelet that knows the GPUs and VFs.
 func startExamined(t *testing.T, n doctor.Node, options node.Options) *node.Node {
 	t.Helper()
-	dir, err := os.MkdirTemp(scratch, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubelet, err := node.Start(dir, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := kubelet.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	kubelet, dir := startNode(t, options)
 	for resource, devices := range map[string][]doctor.Device{fakeGPU: n.GPUs, fakeVF: n.VFs} {
-		plugin := &fakePlugin{resource: resource, calls: &calls{}}
+		plugin := &fakePlugin{resource: resource}
 		for _, d := range devices {
 			device := &v1beta1.Device{ID: d.ID, Health: v1beta1.Healthy}
 			if number, known := d.NUMA.Number(); known {
@@ -176,17 +106,13 @@ func startExamined(t *testing.T, n doctor.Node, options node.Options) *node.Node
 			plugin.devices = append(plugin.devices, device)
 		}
 		plugin.prefer = func(available, _ []string, size int) []string { return available[:size] }
-		plugin.run(t, dir)
-		if err := kubelet.WaitAllocatable(deadline(t), resource, len(devices)); err != nil {
-			t.Fatal(err)
-		}
+		plugin.offer(t, kubelet, dir)
 	}
 	return kubelet
 }
 
-// compareShape tells whether the kubelet admits a request, after it has compared that with what the doctor
-// says.
-func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int) (admits bool) {
+// compareShape compares what the kubelet does with a request with what the doctor says.
+func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int) {
 	t.Helper()
 	var facts doctor.ManagerSettings // of a kubelet without settings
 	if n.KubeletDir != "" {
@@ -212,17 +138,14 @@ func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int
 			gpus, vfs, n.CPUs, err, admitted)
 	}
 	if err != nil {
-		return false
+		return
 	}
 	if given := kubelet.Affinity(pod, "main"); admitted && len(nodes) > 0 {
 		if diff := cmp.Diff(given, nodes); diff != "" {
 			t.Errorf("%d+%d: NUMA nodes (-kubelet +doctor):\n%s", gpus, vfs, diff)
 		}
 	}
-	if err := kubelet.Remove(pod); err != nil {
-		t.Fatal(err)
-	}
-	return true
+	must(t, kubelet.Remove(pod))
 }
 
 // kubeletConfigs are configurations as installers write them.
@@ -278,13 +201,9 @@ func dropIn(t *testing.T, n doctor.Kubelet, staticCPUs bool) (printed string, re
 	if refused != nil {
 		return head + "cpuManagerPolicy: static\nreservedSystemCPUs: \"0,56\"\n", refused
 	}
-	if err := os.WriteFile(filepath.Join(n.ConfigDir, "tandem.conf"), []byte(printed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(n.ConfigDir, "tandem.conf"), []byte(printed), 0o600))
 	f, err := n.Read(machine.Process{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, found := range f.Refusals() {
 		refused = errors.Join(refused, errors.New(found.Summary))
 	}
@@ -295,20 +214,14 @@ func dropIn(t *testing.T, n doctor.Kubelet, staticCPUs bool) (printed string, re
 // doctor prints, with nothing else changed; and where doctor says that they do not, they do not.
 func TestKubeletTakesDropIn(t *testing.T) {
 	machine, err := machines.Load("oci-mi300x-derived", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tree, err := topology.Read(machine.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	printed := map[bool]int{}
 	for name, before := range kubeletConfigs {
 		for _, staticCPUs := range []bool{false, true} {
 			n := doctor.Kubelet{Sys: machine.FS(), Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
-			if err := os.WriteFile(filepath.Join(n.KubeletDir, "config.yaml"), []byte(before), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(n.KubeletDir, "config.yaml"), []byte(before), 0o600))
 			patch, refused := dropIn(t, n, staticCPUs)
 			after := decode(t, merged(t, before, patch))
 			if err := takes(t, n, after); (err == nil) != (refused == nil) {
@@ -340,27 +253,19 @@ func TestKubeletTakesDropIn(t *testing.T) {
 func TestDropInOfManyNodes(t *testing.T) {
 	const nodes = 34
 	machine, err := machines.Load("oci-mi300x-derived", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	sys := os.DirFS(dir)
-	if err := os.CopyFS(dir, machine.FS()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, machine.FS()))
 	list := filepath.Join(dir, "devices/system/node/online")
 	if err := errors.Join(os.Remove(list),
 		os.WriteFile(list, fmt.Appendf(nil, "0-%d\n", nodes-1), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	tree, err := topology.Read(sys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := doctor.Kubelet{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(n.KubeletDir, "config.yaml"), []byte(head), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(n.KubeletDir, "config.yaml"), []byte(head), 0o600))
 	printed, refused := dropIn(t, n, false)
 	if refused != nil {
 		t.Errorf("doctor says %v", refused)
@@ -389,9 +294,7 @@ func takes(t *testing.T, n doctor.Kubelet, c *kubeletconfig.KubeletConfiguration
 		numa = append(numa, node.NUMA{ID: i, Distances: slices.Repeat([]uint64{10}, len(nodes))})
 	}
 	dir, err := os.MkdirTemp(scratch, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	started, err := node.Start(dir, node.Options{
 		NUMA: numa, Policy: c.TopologyManagerPolicy, Scope: c.TopologyManagerScope,
 		PolicyOptions: c.TopologyManagerPolicyOptions,
@@ -430,9 +333,7 @@ func merged(t *testing.T, config, dropIn string) string {
 func decode(t *testing.T, config string) *kubeletconfig.KubeletConfiguration {
 	t.Helper()
 	_, codecs, err := kubeletscheme.NewSchemeAndCodecs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	decoded, err := codec.DecodeKubeletConfiguration(t.Context(), codecs, []byte(config))
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, config)

@@ -41,27 +41,24 @@ func loseSight(t *testing.T, n *node.Node, dir string, old *v1.Pod, admit func()
 
 // A plugin that answers at once, as stock ones do, gives the device to the next pod, and nobody notices.
 func TestStockPluginsGiveADeviceToTwoPods(t *testing.T) {
-	pair := startFakePair(t, 1, true)
-	pool := &fakePlugin{resource: "example.com/pool", devices: fakeDevices("pool", 4, true), calls: pair.calls}
+	n, dir := startNode(t, node.Options{
+		NUMA: []node.NUMA{{ID: 0, Distances: []uint64{10, 32}}, {ID: 1, Distances: []uint64{32, 10}}},
+	})
+	pool := &fakePlugin{resource: fakeVF, devices: fakeDevices("pool", 4)}
 	pool.prefer = func(available, _ []string, size int) []string {
 		return slices.Sorted(slices.Values(available))[:size]
 	}
-	pool.run(t, pair.dir)
-	if err := pair.WaitAllocatable(deadline(t), pool.resource, len(pool.devices)); err != nil {
-		t.Fatal(err)
-	}
+	pool.offer(t, n, dir)
 	one := func(name string) *v1.Pod {
-		pod := node.Pod(name, nil, []v1.Container{node.Container("app", map[string]int{pool.resource: 1})})
-		if err := pair.Admit(pod); err != nil {
-			t.Fatal(err)
-		}
+		pod := node.Pod(name, nil, []v1.Container{node.Container("app", map[string]int{fakeVF: 1})})
+		must(t, n.Admit(pod))
 		return pod
 	}
 	old := one("old")
 	var first *v1.Pod
-	loseSight(t, pair.Node, pair.dir, old, func() { first = one("first") })
+	loseSight(t, n, dir, old, func() { first = one("first") })
 	for _, second := range []*v1.Pod{one("second"), one("third")} { // one of them gets what the old pod had
-		if slices.Equal(pair.Devices(first, "app")[pool.resource], pair.Devices(second, "app")[pool.resource]) {
+		if slices.Equal(n.Devices(first, "app")[fakeVF], n.Devices(second, "app")[fakeVF]) {
 			return
 		}
 	}

@@ -7,58 +7,81 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 )
 
-// fakePlugin is a device plugin with nothing behind it: it proves the node, not Tandem.
+// fakePlugin is a device plugin with nothing behind it.
 type fakePlugin struct {
 	v1beta1.UnimplementedDevicePluginServer
 	resource string
 	devices  []*v1beta1.Device
-	calls    *calls
 	prefer   func(available, mustInclude []string, size int) []string // nil: no GetPreferredAllocation
 	socket   string                                                   // its name; "" for one of the resource's
 	ended    chan struct{}
 	stop     func() // ends the plugin, which the end of the test does too
 }
 
-// calls remembers which resources the kubelet asked, in order. Several plugins share one.
-type calls struct {
-	mu        sync.Mutex
-	resources []string
+// The resources of fake plugins.
+const (
+	fakeGPU = "example.com/gpu"
+	fakeVF  = "example.com/vf"
+)
+
+// startNode starts a kubelet, which ends with the test.
+func startNode(t *testing.T, options node.Options) (n *node.Node, dir string) {
+	t.Helper()
+	dir, err := os.MkdirTemp(scratch, "")
+	must(t, err)
+	n, err = node.Start(dir, options)
+	must(t, err)
+	t.Cleanup(func() { must(t, n.Stop()) })
+	return n, dir
 }
 
-func (c *calls) add(resource string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.resources = append(c.resources, resource)
+// deadline bounds every wait of these tests: nothing here takes longer unless it hangs.
+func deadline(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }
 
-// take returns the calls since the last take.
-func (c *calls) take() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	taken := c.resources
-	c.resources = nil
-	return taken
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func podResourcesClient(t *testing.T, dir string) podresources.PodResourcesListerClient {
+	t.Helper()
+	socket := "unix:" + filepath.Join(dir, "pod-resources", "kubelet.sock")
+	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return podresources.NewPodResourcesListerClient(conn)
 }
 
 // fakeDevices are perNode devices on each of two NUMA nodes, "<prefix>-<node>-<index>".
-func fakeDevices(prefix string, perNode int, topology bool) []*v1beta1.Device {
+func fakeDevices(prefix string, perNode int) []*v1beta1.Device {
 	var devices []*v1beta1.Device
 	for node := range int64(2) {
 		for i := range perNode {
-			device := &v1beta1.Device{ID: fmt.Sprintf("%s-%d-%02d", prefix, node, i), Health: v1beta1.Healthy}
-			if topology {
-				device.Topology = &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: node}}}
-			}
-			devices = append(devices, device)
+			devices = append(devices, &v1beta1.Device{
+				ID: fmt.Sprintf("%s-%d-%02d", prefix, node, i), Health: v1beta1.Healthy,
+				Topology: &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: node}}},
+			})
 		}
 	}
 	return devices
@@ -84,9 +107,14 @@ func (p *fakePlugin) run(t *testing.T, kubeletDir string) {
 		<-served
 	})
 	t.Cleanup(p.stop)
-	if err := p.register(t.Context(), filepath.Join(dir, "kubelet.sock"), name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.register(t.Context(), filepath.Join(dir, "kubelet.sock"), name))
+}
+
+// offer serves the plugin until the test is over, and waits until the kubelet has all its devices.
+func (p *fakePlugin) offer(t *testing.T, n *node.Node, dir string) {
+	t.Helper()
+	p.run(t, dir)
+	must(t, n.WaitAllocatable(deadline(t), p.resource, len(p.devices)))
 }
 
 func (p *fakePlugin) register(ctx context.Context, kubelet, endpoint string) error {
@@ -133,7 +161,6 @@ func (p *fakePlugin) GetPreferredAllocation(
 func (p *fakePlugin) Allocate(
 	_ context.Context, r *v1beta1.AllocateRequest,
 ) (*v1beta1.AllocateResponse, error) {
-	p.calls.add(p.resource)
 	response := &v1beta1.ContainerAllocateResponse{Envs: map[string]string{}}
 	for _, id := range r.ContainerRequests[0].DevicesIds {
 		response.Envs[id] = p.resource

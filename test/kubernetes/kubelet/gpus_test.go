@@ -62,13 +62,6 @@ func startGPUs(t *testing.T, sys, proc string, options pair.Options) *gpuNode {
 	return n
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // admit admits a pod with GPUs and returns the kernel's data of the GPUs that its container sees.
 func (n *gpuNode) admit(t *testing.T, count int) (seen []nvml.KernelGPU, remove func()) {
 	t.Helper()

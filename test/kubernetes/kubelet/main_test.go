@@ -3,16 +3,11 @@
 package kubelet_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"sync"
 	"testing"
 
@@ -26,13 +21,6 @@ import (
 var scratch string
 
 func TestMain(m *testing.M) {
-	if run := os.Getenv(roleServer); run != "" {
-		if err := serve(run); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	flag.Parse()
 	node.Silence()
 	var err error
@@ -74,45 +62,12 @@ func built(t *testing.T, build func() (dir string, err error)) string {
 
 var build = sync.OnceValues(func() (string, error) { return compile("bin") })
 
-// foreignDaemons builds the daemons of a Tandem whose protocol is of another major version, once, and returns
-// their folder.
-func foreignDaemons(t *testing.T) string {
-	t.Helper()
-	return built(t, buildForeign)
-}
-
-var protocol = regexp.MustCompile(`(?m)^var protocol = version\{(\d+), (\d+)\}$`)
-
-// buildForeign puts another file in the place of the one that says the version.
-var buildForeign = sync.OnceValues(func() (string, error) {
-	own, err := filepath.Abs("../../../coordination/socket.go")
-	if err != nil {
-		return "", err
-	}
-	content, err := os.ReadFile(own)
-	if err != nil {
-		return "", err
-	}
-	foreign := protocol.ReplaceAll(content, []byte("var protocol = version{${1}1, $2}"))
-	if bytes.Equal(foreign, content) {
-		return "", fmt.Errorf("%s does not say the version as %s", own, protocol)
-	}
-	replacement, list := filepath.Join(scratch, "version.go"), filepath.Join(scratch, "overlay.json")
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {own: replacement}})
-	if err := errors.Join(err, os.WriteFile(replacement, foreign, 0o600),
-		os.WriteFile(list, overlay, 0o600)); err != nil {
-		return "", err
-	}
-	return compile("foreign", "-overlay="+list)
-})
-
 // compile builds the daemons into a folder.
-func compile(name string, flags ...string) (dir string, err error) {
+func compile(name string) (dir string, err error) {
 	fmt.Fprintln(os.Stderr, "building tandem-gpu and tandem-rdma")
 	dir = filepath.Join(scratch, name)
-	command := exec.Command("go",
-		slices.Concat([]string{"build", fmt.Sprintf("-race=%t", raceDetector), "-o", dir + "/"},
-			flags, []string{"./cmd/tandem-gpu", "./cmd/tandem-rdma"})...)
+	command := exec.Command("go", "build", fmt.Sprintf("-race=%t", raceDetector), "-o", dir+"/",
+		"./cmd/tandem-gpu", "./cmd/tandem-rdma")
 	command.Dir = "../../.."
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build daemons: %w\n%s", err, output)

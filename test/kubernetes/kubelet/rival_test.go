@@ -91,7 +91,7 @@ var watchedRig = rig.Setup{Machine: "oci-mi300x-derived", VFsPerPF: 1, Coordinat
 func newRival(t *testing.T, r *rig.Rig, same bool, socket string) *fakePlugin {
 	t.Helper()
 	rival := &fakePlugin{
-		resource: r.GPU, devices: fakeDevices("rival", 2, true), calls: &calls{}, socket: socket,
+		resource: r.GPU, devices: fakeDevices("rival", 2), socket: socket,
 	}
 	if same {
 		rival.devices = nil

@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/before"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
@@ -105,7 +106,7 @@ func (u *upgrade) must(err error) {
 func (u *upgrade) admit(name string) {
 	u.t.Helper()
 	pod := shape{app: []want{{1, 1}}}.pod(name, u.GPU)
-	pod.Annotations = map[string]string{alignment: required}
+	pod.Annotations = map[string]string{intent.AlignmentKey: string(intent.Required)}
 	placements, err := u.Admit(deadline(u.t), pod)
 	u.must(err)
 	for _, p := range placements {

@@ -37,7 +37,6 @@ type judgedNode struct {
 	admitted    []*v1.Pod
 	pending     *v1.Pod // in admission
 	late        *tardy
-	trace       *trace
 	seen        map[string]int
 }
 
@@ -51,7 +50,7 @@ func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
 		t.Fatal(err)
 	}
 	n := &judgedNode{
-		t: t, world: w, dir: dir, random: random, seen: map[string]int{}, late: &tardy{}, trace: &trace{},
+		t: t, world: w, dir: dir, random: random, seen: map[string]int{}, late: &tardy{},
 	}
 	if n.node, err = node.Start(dir, w.options()); err != nil {
 		t.Fatalf("%v: %v", w, err)
@@ -63,7 +62,7 @@ func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
 		t.Fatal(err)
 	}
 	for _, o := range w.offered {
-		plugin := &near{resource: o.name, coordinator: n.coordinator, trace: n.trace}
+		plugin := &near{resource: o.name, coordinator: n.coordinator}
 		if err := n.node.Connect(t.Context(), o.name, plugin); err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +184,6 @@ func (n *judgedNode) leave(pod *v1.Pod) {
 	}
 }
 
-// look is PodResources List: it shows no init containers but sidecars.
 // Refresh reads nothing: the machine does not change.
 func (n *judgedNode) Refresh(device.Announcement) error { return nil }
 
@@ -253,7 +251,6 @@ func (n *judgedNode) view(pods []*v1.Pod) kubelet.View {
 	return view
 }
 
-// pods is the Pods API.
 // Pods returns the requests of the pods.
 func (n *judgedNode) Pods(context.Context) (intent.Answer, error) {
 	answer := intent.Answer{Source: intent.PodsAPI}

@@ -18,7 +18,6 @@ type near struct {
 	v1beta1.DevicePluginClient
 	resource    string
 	coordinator *admission.Coordinator
-	trace       *trace
 }
 
 func (p *near) GetDevicePluginOptions(
@@ -35,7 +34,6 @@ func (p *near) GetPreferredAllocation(
 		Resource: p.resource, Available: q.AvailableDeviceIDs, MustInclude: q.MustIncludeDeviceIDs,
 		Size: uint32(q.AllocationSize),
 	})
-	ids = p.trace.ask(p.resource, q.AvailableDeviceIDs, q.MustIncludeDeviceIDs, int(q.AllocationSize), ids)
 	return &v1beta1.PreferredAllocationResponse{
 		ContainerResponses: []*v1beta1.ContainerPreferredAllocationResponse{{DeviceIDs: ids}},
 	}, err
@@ -45,7 +43,6 @@ func (p *near) Allocate(
 	ctx context.Context, r *v1beta1.AllocateRequest, _ ...grpc.CallOption,
 ) (*v1beta1.AllocateResponse, error) {
 	ids := r.ContainerRequests[0].DevicesIds
-	p.trace.allocate(p.resource, ids)
 	p.coordinator.Begin(p.resource, ids)
 	defer p.coordinator.Returned(p.resource, ids, false)
 	taken, err := p.coordinator.Allocated(ctx, p.resource, ids)

@@ -30,9 +30,7 @@ var verdicts = flag.Int("verdicts", 2000, "admissions that verdicts on a publish
 // A node tells its verdict as published, and the real managers of devices, CPUs and memory with the
 // coordinator behind the plugins decide. Pods of all kinds come and go on nodes of all kinds, devices fall
 // ill and get well. Whether the pod is admitted has to be the same, and whether it never can be; so have
-// the NUMA nodes of its containers, and the same-switch pairs of what they get. What the kubelet asks the
-// plugins, and how it completes an answer that is short, is compared with the model of package
-// devicemanager, which is that of the simulation too.
+// the NUMA nodes of its containers, and the same-switch pairs of what they get.
 func TestVerdictIsTheKubelets(t *testing.T) {
 	const stay = 100 // admissions on a node
 	// of the options of the static CPU policy some are for who asks for them: on the node, and in the scheduler
@@ -67,7 +65,6 @@ func TestVerdictIsTheKubelets(t *testing.T) {
 	t.Logf("kubelet %s: %s", node.Version, summary(seen))
 	for _, what := range []string{
 		"admitted", "refused", "refused for ever", "alignment refused", withAll, forManagers,
-		"asked", "asked to complete", "answer filled up",
 	} {
 		if seen[what] == 0 && *verdicts >= 2000 {
 			t.Errorf("never %s: that is not compared", what)
@@ -134,12 +131,7 @@ func (j *judged) judge(pod *v1.Pod) {
 		j.t.Errorf("told %+v, alone %+v", told, alone)
 	}
 	j.late.take()
-	j.trace.calls, j.trace.short, j.trace.shorten = nil, false, nil
-	if j.random.IntN(20) == 0 {
-		j.trace.shorten = func(answer []string) []string { return answer[:j.random.IntN(len(answer)+1)] }
-	}
 	err := j.admit(pod)
-	told.Chance = told.Chance || j.trace.short // the kubelet takes any devices then
 	certain := j.certain() && !told.Chance
 	if warnings := j.late.take(); len(warnings) > 0 {
 		certain = false
@@ -180,7 +172,6 @@ func (j *judged) compare(
 		j.seen["refused"]++
 	default:
 		j.seen["admitted"]++
-		j.replay(pod)
 		j.admitted = append(j.admitted, pod)
 		if j.hasAll(pod) {
 			j.seen[withAll]++

@@ -20,32 +20,20 @@ func (n *Node) Allocatable(resource string) int {
 	return int(quantity.Value())
 }
 
-// Capacity returns the number of devices of a resource, healthy or not, as in the node's status.
-func (n *Node) Capacity(resource string) int {
-	quantity := n.capacity()[v1.ResourceName(resource)]
-	return int(quantity.Value())
-}
-
-// WaitAllocatable waits until a resource has this many healthy devices.
+// WaitAllocatable waits until a resource has this many healthy devices. It polls every few milliseconds,
+// because the kubelet sends no notification.
 func (n *Node) WaitAllocatable(ctx context.Context, resource string, want int) error {
-	return n.WaitBetween(ctx, resource, want, want)
-}
-
-// WaitBetween waits until a resource has at least and at most these numbers of healthy devices. It polls
-// every few milliseconds, because the kubelet sends no notification.
-func (n *Node) WaitBetween(ctx context.Context, resource string, least, most int) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		have := n.Allocatable(resource)
-		if least <= have && have <= most {
+		if have == want {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %d to %d devices of %s, have %d: %w",
-				least, most, resource, have, context.Cause(ctx))
+			return fmt.Errorf("wait for %d devices of %s, have %d: %w", want, resource, have, context.Cause(ctx))
 		}
 	}
 }

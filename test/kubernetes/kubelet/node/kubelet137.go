@@ -71,11 +71,6 @@ func (n *Node) affinity(pod *v1.Pod, container string) topologymanager.TopologyH
 	return n.topology.GetAffinity(klog.Background(), string(pod.UID), container)
 }
 
-func (n *Node) capacity() v1.ResourceList {
-	capacity, _, _ := n.devices.GetCapacity(klog.Background())
-	return capacity
-}
-
 func (n *Node) allocatable() v1.ResourceList {
 	_, allocatable, _ := n.devices.GetCapacity(klog.Background())
 	return allocatable

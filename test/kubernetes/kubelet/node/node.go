@@ -35,7 +35,6 @@ type Options struct {
 	ReservedMemory uint64
 
 	PodsAPI bool // feature gate PodsAPI
-	HTTPS   bool // the kubelet's HTTPS server
 	// Watcher runs the plugin watcher on the folder plugins_registry, and creates that folder. A real kubelet
 	// always does, but plugins see only mounted folders.
 	Watcher bool
@@ -48,17 +47,14 @@ type Node struct {
 	options Options
 	pods    *pods
 
-	admission    sync.Mutex // the kubelet handles added pods on a single goroutine
-	topology     topologymanager.Manager
-	devices      *devicemanager.ManagerImpl
-	cpus         *cpus   // nil without
-	memory       *memory // nil without
-	allocation   allocation.Manager
-	podResources *podResources
-	stopPodsAPI  func()
-	https        *HTTPS // nil without
-	disturbance  disturbance
-	watcher      *watcher // nil without
+	admission  sync.Mutex // the kubelet handles added pods on a single goroutine
+	topology   topologymanager.Manager
+	devices    *devicemanager.ManagerImpl
+	cpus       *cpus   // nil without
+	memory     *memory // nil without
+	allocation allocation.Manager
+	endpoints  []func() // stop PodResources and, if enabled, the Pods API
+	watcher    *watcher // nil without
 }
 
 // Start starts a node in a folder that replaces /var/lib/kubelet. It continues from the checkpoint of an
@@ -78,9 +74,9 @@ func Start(dir string, options Options) (*Node, error) {
 
 // Stop ends the node like the end of the kubelet process: sockets close, pods stay.
 func (n *Node) Stop() error {
-	n.podResources.stop()
-	n.stopPodsAPI()
-	n.https.stop()
+	for _, stop := range n.endpoints {
+		stop()
+	}
 	n.watcher.stop()
 	if err := n.devices.Stop(klog.Background()); err != nil {
 		return fmt.Errorf("stop device manager: %w", err)
@@ -150,23 +146,21 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 	if err != nil {
 		return fmt.Errorf("start device manager: %w", err)
 	}
-	n.stopPodsAPI = func() {}
+	n.endpoints = nil
 	if n.options.PodsAPI {
-		if n.stopPodsAPI, err = servePodsAPI(filepath.Join(n.dir, "pods-api"), n.pods, sources,
-			&n.disturbance); err != nil {
+		stop, err := n.servePodsAPI(sources)
+		if err != nil {
 			return err
 		}
-	}
-	if n.options.HTTPS {
-		if n.https, err = serveHTTPS(n.https, n.pods, &n.disturbance); err != nil {
-			return err
-		}
+		n.endpoints = append(n.endpoints, stop)
 	}
 	if n.options.Watcher {
 		n.watcher = startWatcher(n.dir, n.devices, sources)
 	}
-	n.podResources, err = servePodResources(filepath.Join(n.dir, "pod-resources"), n.pods, n.devices,
-		n.cpuProvider(), &n.disturbance)
+	stop, err := n.servePodResources()
+	if err == nil {
+		n.endpoints = append(n.endpoints, stop)
+	}
 	return err
 }
 

@@ -23,7 +23,6 @@ type Options struct {
 	ResourcePrefix string // of resources without a prefix in the config
 	Coordinated    bool   // false: no preferred allocation, as stock plugins
 
-	Flags                  []string // additional ones of both daemons
 	GPUFlags, GPUVariables []string // of tandem-gpu alone
 }
 
@@ -39,7 +38,6 @@ func Start(o Options) (*Pair, error) {
 		"--sysfs-root=" + o.Sysfs, "--dev-root=" + o.Dev, "--kubelet-dir=" + o.Kubelet, "--run-dir=" + o.Run,
 		"--log-format=json", fmt.Sprintf("--preferred-allocation=%t", o.Coordinated),
 	}
-	common = append(common, o.Flags...)
 	rdma := []string{
 		"--config-file=" + o.Config, "--resource-prefix=" + o.ResourcePrefix, "--devinfo-dir=" + o.DevInfo,
 	}

@@ -4,14 +4,12 @@ package rig
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/test/best"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // admission has the devices available to a pod's containers during its admission.
@@ -64,24 +62,8 @@ func (a *admission) placement(
 		return p, err
 	}
 	a.told(&p, response)
-	allGPUs, allVFs := a.side(a.GPU, len(gpus), p.NUMA), a.side(VF, len(vfs), p.NUMA)
-	p.PFs = a.functions(allVFs)
-	var errs [3]error
-	p.Best, errs[0] = best.Reachable(allGPUs, allVFs, a.Level)
-	p.ForGPUs, errs[1] = best.Reachable(best.Of(gpus), allVFs, a.Level)
-	p.ForVFs, errs[2] = best.Reachable(allGPUs, best.Of(vfs), a.Level)
-	return p, errors.Join(errs[:]...)
-}
-
-// functions returns the number of PFs of a side's VFs, with each VF on another PF as far as possible.
-func (m *Machine) functions(side best.Side) int {
-	pfs := map[topology.Address]bool{}
-	for _, address := range slices.Concat(side.Held, side.Free) {
-		if d, ok := m.Tree.Device(address); ok {
-			pfs[d.PF] = true
-		}
-	}
-	return min(len(pfs), side.Want)
+	p.Best, err = best.Reachable(a.side(a.GPU, len(gpus), p.NUMA), a.side(VF, len(vfs), p.NUMA), a.Level)
+	return p, err
 }
 
 // checkFree returns an error for devices that another container holds. Their health does not matter, because

@@ -5,8 +5,6 @@ package rig
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // holding names a device of a resource.
@@ -42,22 +40,6 @@ func (r *Rig) Owners(resource string) map[string]string {
 		}
 	}
 	return owners
-}
-
-// HeldAndGone returns the number of missing VFs with a container in the kubelet's checkpoint: of a pod that
-// exists, or has ended since the last write of the checkpoint.
-func (r *Rig) HeldAndGone() (int, error) {
-	written, err := kubelet.ReadCheckpoint(r.path("kubelet"))
-	if err != nil {
-		return 0, err
-	}
-	count := 0
-	for id := range r.gone {
-		if len(written.Holders(VF, []string{id})) > 0 {
-			count++
-		}
-	}
-	return count, nil
 }
 
 // Free returns the number of healthy devices of a resource that no pod holds.

@@ -123,6 +123,3 @@ func addresses(devices []Device) []topology.Address {
 	}
 	return list
 }
-
-// CPUsOfANode returns the number of CPUs of a NUMA node.
-func (r *Rig) CPUsOfANode() int { return len(r.numa[0].CPUs) }

@@ -26,9 +26,6 @@ type Placement struct {
 	Pairs   best.Pairs       // how many there are of each level
 	Matched best.Pairs       // the best pairs of these devices in any order
 	Best    best.Pairs       // the best pairs of all free devices on the NUMA nodes
-	ForGPUs best.Pairs       // the best of all such VFs for these GPUs
-	ForVFs  best.Pairs       // the best of all such GPUs for these VFs
-	PFs     int              // of how many PFs the VFs could have been
 
 	PairsFile error // fault of its pairs file
 	Told      bool  // nothing is, and its variables name the same pairs
@@ -44,7 +41,7 @@ func (p Placement) IsPaired() bool { return len(p.GPUs) > 0 && len(p.VFs) > 0 }
 // and rig.
 func (r *Rig) Admit(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
 	position, start := r.Pair.Log.Len(), time.Now()
-	if err := r.admit(pod); err != nil {
+	if err := r.Node.Admit(pod); err != nil {
 		return nil, err
 	}
 	placements, err := r.place(ctx, pod)
@@ -61,7 +58,7 @@ func (r *Rig) Admit(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
 // AdmitBlind is Admit for times when daemons or the kubelet may end: it only checks for devices with two
 // owners.
 func (r *Rig) AdmitBlind(pod *v1.Pod) error {
-	if err := r.admit(pod); err != nil {
+	if err := r.Node.Admit(pod); err != nil {
 		return err
 	}
 	err := r.eachContainer(pod, func(a *admission, c v1.Container, devices map[string][]string) error {
@@ -74,18 +71,12 @@ func (r *Rig) AdmitBlind(pod *v1.Pod) error {
 }
 
 // Release records the end of a pod. Remove includes it.
-func (r *Rig) Release(pod *v1.Pod) {
-	r.ends(pod)
-	r.held.release(pod.UID)
-}
+func (r *Rig) Release(pod *v1.Pod) { r.held.release(pod.UID) }
 
 // Remove ends a pod.
 func (r *Rig) Remove(pod *v1.Pod) error {
-	r.ends(pod)
 	r.held.release(pod.UID)
-	err := r.Node.Remove(pod)
-	r.forgets(pod)
-	return err
+	return r.Node.Remove(pod)
 }
 
 // place judges the placements of all containers.

@@ -6,7 +6,6 @@
 package rig
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,13 +30,8 @@ type Setup struct {
 	Auto            bool   // no key of that name: the node decides
 	Coordinated     bool   // false: the kubelet chooses at random, as with stock plugins
 	PodsAPI         bool   // the kubelet serves the Pods API
-	Intent          string // the daemons' --intent, "none" for no source; their default when empty
-	Pulse           bool   // AMD's daemon rediscovers GPUs every second
 	Watcher         bool   // the kubelet's plugin watcher finds the daemons; else they register at kubelet.sock
-	ReservedCPUs    string // takes the kubelet's static CPU policy
-	RunDir          string // of the coordination socket; "" for the rig's default
 	Watched         bool   // the GPU daemon serves metrics and probes, at a port in its log
-	Counters        bool   // PFs and GPUs have counters, and PFs a port whose link can fail: see Functions
 	NVML            string // the stand-in for NVIDIA's library, for machines with NVIDIA GPUs
 }
 
@@ -69,16 +63,9 @@ type Rig struct {
 	*Machine
 	Node  *node.Node
 	Pair  *pair.Pair
-	numa  []node.NUMA
 	dir   string
 	setup Setup
 	held  holdings
-	gone  map[string]bool // VFs that are currently missing
-
-	counted []*Function     // those with counters
-	failed  map[string]bool // devices that can be unhealthy
-
-	history recording
 }
 
 // startTime limits the wait for the daemons' registration, which normally takes a fraction of a second.
@@ -91,7 +78,7 @@ func Start(ctx context.Context, setup Setup) (*Rig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start rig: %w", err)
 	}
-	r := &Rig{dir: dir, setup: setup, held: holdings{}, gone: map[string]bool{}}
+	r := &Rig{dir: dir, setup: setup, held: holdings{}}
 	if err := r.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", setup.Machine, err), r.Stop())
 	}
@@ -127,10 +114,8 @@ func (r *Rig) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.numa = numa
 	r.Node, err = node.Start(r.path("kubelet"), node.Options{
-		NUMA: numa, ReservedCPUs: r.setup.ReservedCPUs, PodsAPI: r.setup.PodsAPI, Watcher: r.setup.Watcher,
-		HTTPS: r.asksHTTPS(),
+		NUMA: numa, PodsAPI: r.setup.PodsAPI, Watcher: r.setup.Watcher,
 	})
 	if err != nil {
 		return err
@@ -149,15 +134,7 @@ func (r *Rig) start(ctx context.Context) error {
 	if r.setup.Watched {
 		flags = append(flags, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
 	}
-	if r.setup.Pulse && r.GPU == AMD {
-		flags = append(flags, "--pulse=1")
-	}
-	common, err := r.intentFlags()
-	if err != nil {
-		return err
-	}
 	r.Pair, err = pair.Start(pair.Options{
-		Flags:          common,
 		Bin:            r.setup.Bin,
 		Sysfs:          r.path("sys"),
 		Dev:            r.path("dev"),
@@ -191,11 +168,6 @@ func (r *Rig) layOut() error {
 	if r.Machine, err = readMachine(os.DirFS(r.path("sys")), r.setup.GPU()); err != nil {
 		return err
 	}
-	if r.setup.Counters {
-		if err := r.addCounters(); err != nil {
-			return err
-		}
-	}
 	return r.Configure(r.setup.Auto)
 }
 
@@ -223,44 +195,15 @@ func (r *Rig) WaitReady(ctx context.Context) error {
 	for _, daemon := range []*pair.Daemon{r.Pair.GPU, r.Pair.RDMA} {
 		watchers.Go(func() { failOnExit(ctx, daemon, fail) })
 	}
-	if err := r.WaitAllocatable(ctx); err != nil || !r.setup.Coordinated {
-		return err
-	}
-	return r.waitJoined(ctx)
-}
-
-// WaitAllocatable waits until the kubelet has all devices to give, with or without those that can have
-// failed, and none that is gone.
-func (r *Rig) WaitAllocatable(ctx context.Context) error {
 	for resource, all := range map[string]int{r.GPU: len(r.gpus), VF: len(r.vfs)} {
-		gone, failed := r.lacking(resource)
-		if err := r.Node.WaitBetween(ctx, resource, all-gone-failed, all-gone); err != nil {
+		if err := r.Node.WaitAllocatable(ctx, resource, all); err != nil {
 			return err
 		}
 	}
-	return r.waitGone(ctx)
-}
-
-// waitGone waits until the kubelet gives no VF that is gone. It polls as [node.Node.WaitBetween] does.
-func (r *Rig) waitGone(ctx context.Context) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		left := 0
-		for id := range r.Node.Inventory(VF) {
-			if r.gone[id] {
-				left++
-			}
-		}
-		if left == 0 {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the end of %d VFs: %w", left, context.Cause(ctx))
-		}
+	if !r.setup.Coordinated {
+		return nil
 	}
+	return r.waitJoined(ctx)
 }
 
 func failOnExit(ctx context.Context, daemon *pair.Daemon, fail context.CancelCauseFunc) {
@@ -291,4 +234,4 @@ func (r *Rig) Sys() fs.FS { return os.DirFS(r.path("sys")) }
 func (r *Rig) KubeletDir() string { return r.path("kubelet") }
 
 // RunDir returns the folder of the coordination socket.
-func (r *Rig) RunDir() string { return cmp.Or(r.setup.RunDir, r.path("run")) }
+func (r *Rig) RunDir() string { return r.path("run") }
