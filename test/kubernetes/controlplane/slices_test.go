@@ -60,26 +60,6 @@ func TestSlices(t *testing.T) {
 	})
 }
 
-// TestSlicesOfEarlierVersions does so where the API server is as it was in Kubernetes 1.34 and 1.35: what has
-// no counters is stored as it is, and counters are not.
-func TestSlicesOfEarlierVersions(t *testing.T) {
-	eachVersion(t, func(t *testing.T, o plane.Options) {
-		for _, earlier := range []string{"1.34", "1.35"} {
-			t.Run(earlier, func(t *testing.T) {
-				o.As, o.Alone = earlier, true
-				c := startCluster(t, o)
-				for _, name := range machines.Names() {
-					t.Run(name, func(t *testing.T) {
-						c.stores(t, "a", form{}.build(sick(machine(t, name, 16))))
-					})
-				}
-				c.drops(t, form{counters: true}.build(machine(t, "oci-mi300x-derived", 2)))
-				c.drops(t, form{taints: true}.build(sick(machine(t, "oci-mi300x-derived", 2))))
-			})
-		}
-	})
-}
-
 // stores fails unless the API server stores a pool as it is.
 func (c *cluster) stores(t *testing.T, node string, p pool.Pool) {
 	t.Helper()
@@ -96,23 +76,6 @@ func (c *cluster) stores(t *testing.T, node string, p pool.Pool) {
 			t.Errorf("slice %d was published (-) and is stored (+) as\n%s", i, diff)
 		}
 	}
-}
-
-// drops fails if the API server stores a pool as it is.
-func (c *cluster) drops(t *testing.T, p pool.Pool) {
-	t.Helper()
-	defer c.forget(t)
-	stored, err := c.publish(t.Context(), "a", p)
-	if err != nil {
-		t.Logf("refused: %v", err)
-		return
-	}
-	for i, want := range slicesOf("a", p) {
-		if differs(want, stored[i]) != "" {
-			return
-		}
-	}
-	t.Error("the API server knows fields that it should not have yet")
 }
 
 // differs tells what the API server changed, but that it says when a taint was added.

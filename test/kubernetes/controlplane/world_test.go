@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/kubelet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/node"
 	"github.com/tandem-k8s/tandem/topology"
@@ -92,16 +91,6 @@ func (w *worker) leave() {
 	}
 	w.kubelet, w.daemon = nil, nil
 	os.RemoveAll(w.dir)
-}
-
-// socket is where the newest daemon is called.
-func (w *worker) socket() string {
-	w.t.Helper()
-	sockets, err := filepath.Glob(filepath.Join(w.Kubelet(), "plugins", pool.Driver, "dra*.sock"))
-	if err != nil || len(sockets) != 1 {
-		w.t.Fatalf("%s has the sockets %v, %v", w.name, sockets, err)
-	}
-	return sockets[0]
 }
 
 func (w *worker) startKubelet() {

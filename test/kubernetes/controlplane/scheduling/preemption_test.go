@@ -3,20 +3,17 @@
 package scheduling
 
 import (
-	"context"
+	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
-	"github.com/tandem-k8s/tandem/test/server"
 )
 
 // classes are the priorities of pods.
@@ -47,96 +44,57 @@ var contests = []contest{
 // does not help.
 func TestPreemption(t *testing.T) {
 	eachVersion(t, func(t *testing.T, o plane.Options) {
-		a := newArena(t, o, len(contests))
+		w := newArena(t, o, len(contests))
 		for i, c := range contests {
-			t.Run(c.name, func(t *testing.T) { a.hold(t, c, nodeName(i)) })
+			t.Run(c.name, func(t *testing.T) { c.hold(t, w, nodeName(i)) })
 		}
 	})
 }
 
-func nodeName(i int) string { return "node-000" + string(rune('0'+i)) }
+func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
 
-// arena is nodes, for pods of the default scheduler and of tandem-scheduler. The VFs have hints, eight for
+// newArena is nodes, for pods of the default scheduler and of tandem-scheduler. The VFs have hints, eight for
 // each NIC: eight pairs are then never admitted.
-type arena struct {
-	client kubernetes.Interface
-	nodes  *fleet.Fleet
-	mu     sync.Mutex
-	came   map[string]fleet.Pod // by name
-}
-
-func newArena(t *testing.T, o plane.Options, nodes int) *arena {
+func newArena(t *testing.T, o plane.Options, nodes int) *world {
 	t.Helper()
-	p, client := start(t, o)
-	a := &arena{client: client, came: map[string]fleet.Pod{}}
+	w := newWorld(t, o, fleet.Options{Nodes: nodes, VFs: 8}, nil)
 	for name, value := range classes {
-		_, err := client.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{
+		_, err := w.client.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value,
 		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	var err error
-	options := fleet.Options{Nodes: nodes, VFs: 8}
-	if a.nodes, err = fleet.New(t.Context(), client, options, a.told); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- a.nodes.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	choice{schedulers: []started{byDefault, byTandem}}.start(p)
-	return a
+	choice{schedulers: []started{byDefault, byTandem}}.start(w.plane)
+	return w
 }
 
-func (a *arena) told(p fleet.Pod) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.came[p.Job] = p
-}
-
-// numa is the NUMA node of a pod's GPUs.
-func (a *arena) numa(name string) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return 2 * a.came[name].Verdict.Containers[0].Devices[server.GPU][0] / server.GPUs
-}
-
-func (a *arena) hold(t *testing.T, c contest, node string) {
+func (c contest) hold(t *testing.T, w *world, node string) {
 	var there []string
 	for i, priority := range c.there {
 		name := node + "-" + string(rune('a'+i))
-		w := fleet.Wish{GPUs: 2, VFs: 2, Priority: priority, Node: node}
-		if err := a.nodes.Create(t.Context(), name, w); err != nil {
-			t.Fatal(err)
-		}
-		wait(t, a.client, name, func(p *v1.Pod) bool { return p.Status.Phase == v1.PodRunning })
-		if at := a.numa(name); at != i/2 {
+		w.place(t, name, fleet.Wish{GPUs: 2, VFs: 2, Priority: priority, Node: node})
+		if at := w.numa(name); at != i/2 {
 			t.Fatalf("pod %s is on NUMA node %d", name, at)
 		}
 		there = append(there, name)
 	}
 	name := node + "-high"
-	create(t, a.client, challenger(name, c, node))
-	wait(t, a.client, name, func(p *v1.Pod) bool {
+	create(t, w.client, challenger(name, c, node))
+	wait(t, w.client, name, func(p *v1.Pod) bool {
 		if c.victims == nil {
 			return strings.Contains(refusal(p), "preemption: ")
 		}
 		return p.Status.Phase == v1.PodRunning || p.Status.Phase == v1.PodFailed
 	})
-	a.check(t, c, name, there)
+	c.check(t, w, name, there)
 }
 
 // check compares what has become of a contest with what should.
-func (a *arena) check(t *testing.T, c contest, name string, there []string) {
+func (c contest) check(t *testing.T, w *world, name string, there []string) {
 	t.Helper()
-	pods, err := a.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	pods, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,9 +117,9 @@ func (a *arena) check(t *testing.T, c contest, name string, there []string) {
 		}
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if v := a.came[name].Verdict; v.Admitted != c.admitted || v.Admitted && v.Pairs != c.pairs {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if v := w.came[name].Verdict; v.Admitted != c.admitted || v.Admitted && v.Pairs != c.pairs {
 		t.Errorf("the pod that came: %+v", v)
 	}
 }
