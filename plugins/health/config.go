@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Rule limits the increase of a counter: if the counter increases by more than Above within Window, the
+// rule limits the increase of a counter: if the counter increases by more than Above within Window, the
 // function has the state.
-type Rule struct {
+type rule struct {
 	State   State
 	Counter string // name of the file, or of the AER severity: see counterFiles
 	Above   uint64
@@ -19,7 +19,7 @@ type Rule struct {
 }
 
 // describeCause returns the cause for people.
-func (r Rule) describeCause() string {
+func (r rule) describeCause() string {
 	if r.Above == 0 {
 		return r.Counter + " increased"
 	}
@@ -44,7 +44,7 @@ const window = 10 * time.Second
 // defaultRules are NVSentinel's documented thresholds of port and hardware counters, and thresholds for PCI
 // Express errors (Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats): a corrected error costs a
 // repetition, a nonfatal one a transaction, and a fatal one the link.
-var defaultRules = []Rule{
+var defaultRules = []rule{
 	{Failed, "link_downed", 0, window},
 	{Failed, "excessive_buffer_overrun_errors", 0, window},
 	{Failed, "local_link_integrity_errors", 0, window},
@@ -67,7 +67,7 @@ type Config struct {
 	Interval time.Duration // between two reads
 	Quiet    time.Duration // without a cause, before a function gets better
 	Judged   []string      // some of Causes
-	Rules    []Rule        // of the cause counters
+	Rules    []rule        // of the cause counters
 }
 
 // Values of the flag besides a list of [Causes].

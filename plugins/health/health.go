@@ -5,7 +5,7 @@
 //
 //	/sys ──read──▶ reading ──judge──▶ Verdict ──Monitor──▶ the daemons' devices
 //
-// A [Monitor] reads each function every [Config].Interval. A [Rule] limits the increase of a counter within a
+// A [Monitor] reads each function every [Config].Interval. A [rule] limits the increase of a counter within a
 // window; further causes are a port without a link and a PCI Express link below its maximum. A verdict gets
 // worse at once, and better only after all causes have been absent for Config.Quiet, so that a link that goes
 // up and down changes the list of devices at most once in that time. All state is a copy of the counters: a
@@ -113,7 +113,7 @@ type cause struct {
 
 // limit is a rule for one counter file.
 type limit struct {
-	rule Rule
+	rule rule
 	file string
 }
 
@@ -256,7 +256,7 @@ const mostPoints = 32
 // oldest point within the window. A counter that decreases has been reset and begins anew. A rule that
 // allows no increase allows none since the last value either, even if that is older than the window: the
 // device of a failing port can take long to answer.
-func (r *rise) addValue(rule Rule, value uint64, now time.Time) bool {
+func (r *rise) addValue(rule rule, value uint64, now time.Time) bool {
 	if value < r.last {
 		r.points = r.points[:0]
 	}

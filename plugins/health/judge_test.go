@@ -47,8 +47,8 @@ func counted(name string, value uint64) reading {
 func TestValuesFurtherApartThanTheWindow(t *testing.T) {
 	t.Parallel()
 	for above, want := range map[uint64]State{0: Failed, 10: Good} {
-		rule := Rule{Counter: "link_downed", Above: above, Window: time.Minute, State: Failed}
-		j := newJudge(&Config{Rules: []Rule{rule}, Quiet: time.Minute}, false)
+		limit := rule{Counter: "link_downed", Above: above, Window: time.Minute, State: Failed}
+		j := newJudge(&Config{Rules: []rule{limit}, Quiet: time.Minute}, false)
 		now := time.Now()
 		j.addSample(counted("link_downed", 0), now)
 		if got := j.addSample(counted("link_downed", 100), now.Add(2*time.Minute)); got.State != want {
@@ -61,8 +61,8 @@ func TestValuesFurtherApartThanTheWindow(t *testing.T) {
 func TestAbsentCounterBeginsAnew(t *testing.T) {
 	t.Parallel()
 	for absent, want := range map[bool]State{false: Failed, true: Good} {
-		rule := Rule{Counter: "link_downed", Window: time.Minute, State: Failed}
-		j := newJudge(&Config{Rules: []Rule{rule}, Quiet: time.Minute}, false)
+		limit := rule{Counter: "link_downed", Window: time.Minute, State: Failed}
+		j := newJudge(&Config{Rules: []rule{limit}, Quiet: time.Minute}, false)
 		now := time.Now()
 		j.addSample(counted("link_downed", 1), now)
 		if absent {
@@ -79,8 +79,8 @@ func TestAbsentCounterBeginsAnew(t *testing.T) {
 func TestCounterAtItsMaximum(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[State]State{Degraded: Degraded, Failed: Good} {
-		rule := Rule{Counter: "symbol_error", Window: time.Minute, State: state}
-		j := newJudge(&Config{Rules: []Rule{rule}, Quiet: time.Minute}, false)
+		limit := rule{Counter: "symbol_error", Window: time.Minute, State: state}
+		j := newJudge(&Config{Rules: []rule{limit}, Quiet: time.Minute}, false)
 		now, most := time.Now(), full["symbol_error"]
 		j.addSample(counted("symbol_error", most-1), now)
 		var got Verdict

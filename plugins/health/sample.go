@@ -24,7 +24,7 @@ type reading struct {
 
 // counterKey is a counter of a function; a function may have several ports.
 type counterKey struct {
-	Name string // as in a [Rule]
+	Name string // as in a [rule]
 	File string
 }
 
@@ -178,7 +178,7 @@ var aer = map[string]string{
 var representor = regexp.MustCompile(`^(c\d+)?pf\d+`)
 
 // openSource opens the files of a function that exist now and that rules need.
-func openSource(sys fs.FS, function topology.Address, rules []Rule) *source {
+func openSource(sys fs.FS, function topology.Address, rules []rule) *source {
 	s := &source{sys: sys, dir: path.Join(topology.PCIDevices, function.String())}
 	s.link = newLink(sys, s.dir, s.portAbove())
 	s.files = append(s.files, s.link.speed, s.link.width)

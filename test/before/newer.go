@@ -7,8 +7,5 @@ import "regexp"
 // version is the version in a file of the daemons.
 var version = regexp.MustCompile(`"version": ?\d+`)
 
-// HasVersion reports whether a file of the daemons says a version.
-func HasVersion(content []byte) bool { return version.Match(content) }
-
 // Newer returns a file of the daemons as if of a version after this one.
 func Newer(content []byte) []byte { return version.ReplaceAll(content, []byte(`"version":9999`)) }

@@ -4,7 +4,9 @@ package controlplane_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/manifest"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 )
 
@@ -95,4 +98,84 @@ func (c *cluster) publish(
 		stored = append(stored, created)
 	}
 	return stored, nil
+}
+
+// neverTwice fails if a GPU was allocated twice: by one name, or as a GPU and as a pair. The scheduler's
+// allocations are compared, by the names of devices.
+func (c *cluster) neverTwice() {
+	c.t.Helper()
+	claims, err := c.ResourceV1().ResourceClaims("").List(c.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	holder := map[string]string{}
+	for _, claim := range claims.Items {
+		if claim.Status.Allocation == nil {
+			continue
+		}
+		for _, result := range claim.Status.Allocation.Devices.Results {
+			_, function, _ := strings.Cut(result.Device, "-")
+			device := result.Pool + "/" + function
+			if other, taken := holder[device]; taken {
+				c.t.Errorf("%s of %s is allocated to %s and to %s", result.Device, result.Pool, other, claim.Name)
+			}
+			holder[device] = claim.Name
+		}
+	}
+}
+
+// classes makes the classes that claims of pools made by a test name. Clusters with the daemon have those of
+// the manifests.
+func (c *cluster) classes() {
+	c.t.Helper()
+	for _, kind := range []string{"gpu", "vf", "pair"} {
+		class := &resourceapi.DeviceClass{
+			ObjectMeta: metav1.ObjectMeta{Name: kind + ".tandem.dev"},
+			Spec: resourceapi.DeviceClassSpec{Selectors: []resourceapi.DeviceSelector{{
+				CEL: &resourceapi.CELDeviceSelector{Expression: fmt.Sprintf(
+					`device.driver == "tandem.dev" && device.attributes["tandem.dev"].type == %q`, kind)},
+			}}},
+		}
+		_, err := c.ResourceV1().DeviceClasses().Create(c.t.Context(), class, metav1.CreateOptions{})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// claimed waits until a pod has a claim, allocated or not.
+func (c *cluster) claimed(ctx context.Context, pod string) error {
+	watch, err := c.ResourceV1().ResourceClaims(namespace).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("watch ResourceClaims: %w", err)
+	}
+	defer watch.Stop()
+	for {
+		select {
+		case event, ok := <-watch.ResultChan():
+			if !ok {
+				return errors.New("watch ResourceClaims: the API server has ended it")
+			}
+			claim, ok := event.Object.(*resourceapi.ResourceClaim)
+			if ok && len(claim.OwnerReferences) > 0 && claim.OwnerReferences[0].Name == pod {
+				return nil
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("pod %s has no claim: %w", pod, context.Cause(ctx))
+		}
+	}
+}
+
+// The manifests as they are shipped.
+const (
+	manifests = "../../../deployments/dra"
+	templates = "../../../deployments/dra/claim-templates"
+)
+
+// apply applies a folder of manifests, in a namespace for what has none of its own.
+func (c *cluster) apply(folder string) {
+	c.t.Helper()
+	if err := manifest.ApplyFolder(c.t.Context(), c.Admin(), folder, namespace); err != nil {
+		c.t.Fatal(err)
+	}
 }

@@ -41,7 +41,7 @@ func (h *churn) kinds(w *worker, n int) map[string]*v1.Pod {
 	kinds := map[string]*v1.Pod{
 		"template":  templatePod("", fmt.Sprint("tandem-pairs-", n)),
 		"pair":      resourcesPod("", map[string]int{"tandem.dev/pair": n}),
-		"unchanged": resourcesPod("", map[string]int{w.Resource(): n, "tandem.dev/rdma_vf": n}),
+		"unchanged": resourcesPod("", map[string]int{w.GPU: n, "tandem.dev/rdma_vf": n}),
 	}
 	if n > 1 {
 		kinds["near"] = templatePod("", fmt.Sprintf("tandem-pairs-%d-numa", n))

@@ -56,7 +56,16 @@ func TestChaos(t *testing.T) {
 		{"Pods API", (*chaosAdmissions - watched) / 2, rig.Setup{PodsAPI: true}},
 		{"watcher", watched, rig.Setup{PodsAPI: true, Watcher: true}},
 	} {
-		t.Run(w.name, func(t *testing.T) { startChaos(t, w.setup, faults).run(w.admissions) })
+		t.Run(w.name, func(t *testing.T) {
+			c := startChaos(t, w.setup, faults)
+			c.run(w.admissions)
+			lines, _ := c.Pair.Log.Since(0)
+			if told := slices.ContainsFunc(lines, func(line pair.Line) bool {
+				return line.Message == "preferred" && line.ToldBy("pods-api")
+			}); told != w.setup.PodsAPI {
+				t.Errorf("the Pods API has told of a question: %t", told)
+			}
+		})
 	}
 	faults.check(t)
 }

@@ -14,7 +14,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	kubeletscheme "k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
@@ -99,11 +98,7 @@ func startExamined(t *testing.T, n doctor.Node, options node.Options) *node.Node
 	for resource, devices := range map[string][]doctor.Device{fakeGPU: n.GPUs, fakeVF: n.VFs} {
 		plugin := &fakePlugin{resource: resource}
 		for _, d := range devices {
-			device := &v1beta1.Device{ID: d.ID, Health: v1beta1.Healthy}
-			if number, known := d.NUMA.Number(); known {
-				device.Topology = &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: int64(number)}}}
-			}
-			plugin.devices = append(plugin.devices, device)
+			plugin.devices = append(plugin.devices, node.Device(d.ID, true, d.NUMA))
 		}
 		plugin.prefer = func(available, _ []string, size int) []string { return available[:size] }
 		plugin.offer(t, kubelet, dir)

@@ -19,6 +19,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // fakePlugin is a device plugin with nothing behind it.
@@ -76,12 +77,10 @@ func podResourcesClient(t *testing.T, dir string) podresources.PodResourcesListe
 // fakeDevices are perNode devices on each of two NUMA nodes, "<prefix>-<node>-<index>".
 func fakeDevices(prefix string, perNode int) []*v1beta1.Device {
 	var devices []*v1beta1.Device
-	for node := range int64(2) {
+	for number := range 2 {
 		for i := range perNode {
-			devices = append(devices, &v1beta1.Device{
-				ID: fmt.Sprintf("%s-%d-%02d", prefix, node, i), Health: v1beta1.Healthy,
-				Topology: &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: node}}},
-			})
+			id := fmt.Sprintf("%s-%d-%02d", prefix, number, i)
+			devices = append(devices, node.Device(id, true, topology.Node(number)))
 		}
 	}
 	return devices

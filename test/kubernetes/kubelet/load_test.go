@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
+	"github.com/tandem-k8s/tandem/test/kubernetes/machine"
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
@@ -56,7 +57,7 @@ func TestMixedLoad(t *testing.T) {
 func startRig(t *testing.T, setup rig.Setup) *rig.Rig {
 	t.Helper()
 	setup.Bin = cmp.Or(setup.Bin, daemons(t))
-	if setup.GPU() == rig.NVIDIA {
+	if machine.GPUsOf(setup.Machine) == rig.NVIDIA {
 		setup.NVML = nvml.Library(t)
 	}
 	r, err := rig.Start(t.Context(), setup)
@@ -85,13 +86,11 @@ type tally struct {
 	admitted, refused int // pods
 	paired            int // containers with GPUs and VFs
 	late, guessed     int // of these, those without the best pairs: see isLate and isGuessed
-	told              int // of these, those whose variables are right: see Placement.Told
 }
 
 func (c tally) String() string {
 	return fmt.Sprintf("%d pods admitted, %d refused; %d containers with GPUs and VFs, "+
-		"of them %d late and %d with VFs in another order; %d told of their pairs",
-		c.admitted, c.refused, c.paired, c.late, c.guessed, c.told)
+		"of them %d late and %d with VFs in another order", c.admitted, c.refused, c.paired, c.late, c.guessed)
 }
 
 // run admits pods; before each, others leave until the node is no fuller than wanted, which changes every few
@@ -156,14 +155,10 @@ func (l *load) admit(name string) {
 
 // check judges a container with GPUs and VFs.
 func (l *load) check(pod *v1.Pod, p rig.Placement) {
-	l.checkTold(pod, p)
 	if !p.IsPaired() {
 		return
 	}
 	l.count.paired++
-	if p.Told {
-		l.count.told++
-	}
 	switch {
 	case p.Pairs == p.Best:
 		return
@@ -180,16 +175,6 @@ func (l *load) check(pod *v1.Pod, p rig.Placement) {
 		pod.Name, p.Container, p.Asked[0], p.NUMA, p.Pairs, p.Matched, p.Best, p.GPUs, p.VFs, pair.Text(p.Log))
 }
 
-// checkTold judges what a container is told of its pairs. The variables alone can be wrong, where the order
-// of the VFs is a guess.
-func (l *load) checkTold(pod *v1.Pod, p rig.Placement) {
-	if p.Told || isLate(p) || p.PairsFile == nil && isGuessed(p) {
-		return
-	}
-	l.t.Errorf("pod %s, container %s, %v asked first: pairs file %v, variables as the file says: %v\n%s",
-		pod.Name, p.Container, p.Asked[0], p.PairsFile, p.Told, pair.Text(p.Log))
-}
-
 // isGuessed reports whether the container has the best devices and only their order is not that of the pairs,
 // because it was given its VFs first and without a question: nobody could know its GPUs when its VFs were
 // listed.
@@ -200,8 +185,8 @@ func isGuessed(p rig.Placement) bool {
 	return p.Matched == p.Best && p.Asked[0] == rig.VF && !asked
 }
 
-func sameDevices(ids []string, devices []rig.Device) bool {
-	return len(ids) == len(devices) && !slices.ContainsFunc(devices, func(d rig.Device) bool {
+func sameDevices(ids []string, devices []machine.Device) bool {
+	return len(ids) == len(devices) && !slices.ContainsFunc(devices, func(d machine.Device) bool {
 		return !slices.Contains(ids, d.ID)
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/before"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
@@ -110,9 +111,8 @@ func (u *upgrade) admit(name string) {
 	placements, err := u.Admit(deadline(u.t), pod)
 	u.must(err)
 	for _, p := range placements {
-		if p.Pairs != p.Best || p.PairsFile != nil {
-			u.t.Errorf("pod %s: pairs %v, want %v; pairs file: %v\n%s", name, p.Pairs, p.Best, p.PairsFile,
-				pair.Text(p.Log))
+		if p.Pairs != p.Best {
+			u.t.Errorf("pod %s: pairs %v, want %v\n%s", name, p.Pairs, p.Best, pair.Text(p.Log))
 		}
 	}
 	u.told = append(u.told, pod)
@@ -120,6 +120,12 @@ func (u *upgrade) admit(name string) {
 	u.given[pod] = u.response(pod)
 	for _, file := range u.given[pod].Mounts {
 		u.files[file] = u.read(file)
+	}
+	file, err := pairs.Read(u.given[pod].Mounts["/run/tandem/pairs.json"])
+	u.must(err)
+	if p := placements[0]; len(file.Pairs) != 1 || file.Pairs[0].GPU == nil ||
+		file.Pairs[0].GPU.ID != p.GPUs[0].ID || file.Pairs[0].VF.ID != p.VFs[0].ID {
+		u.t.Errorf("pod %s: pairs file %+v, devices %v, %v", name, file.Pairs, p.GPUs, p.VFs)
 	}
 	u.check()
 }
@@ -235,50 +241,4 @@ func (u *upgrade) check() {
 			}
 		}
 	}
-}
-
-// TestNewerFilesStay: on the way back from a newer version, a daemon works beside that version's files and
-// leaves them as they are, for the next upgrade.
-func TestNewerFilesStay(t *testing.T) {
-	u := startUpgrade(t, daemons(t), defaultPool)
-	u.admit("before")
-	u.must(u.Pair.GPU.Stop())
-	u.must(u.Pair.RDMA.Stop())
-	newer := map[string]string{}
-	for _, name := range versioned(t, u.RunDir()) {
-		newer[name] = string(before.Newer([]byte(u.read(name))))
-		u.must(os.WriteFile(name, []byte(newer[name]), 0o600))
-	}
-	u.told = nil // in the newer version's file, which only that version reads
-	u.must(u.Pair.GPU.Start())
-	u.must(u.Pair.RDMA.Start())
-	u.must(u.WaitReady(deadline(t)))
-	u.admit("after")
-	for name, content := range newer {
-		if is, err := os.ReadFile(name); string(is) != content {
-			t.Errorf("a file of a newer version has become %.40q, %v", is, err)
-		}
-	}
-}
-
-// versioned returns the files of a folder that say their version, of which there is at least one.
-func versioned(t *testing.T, dir string) (files []string) {
-	t.Helper()
-	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if before.HasVersion(content) {
-			files = append(files, name)
-		}
-	}
-	if len(files) == 0 {
-		t.Fatalf("no file of %v says its version", names)
-	}
-	return files
 }

@@ -4,6 +4,7 @@ package kubelet_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -62,10 +64,7 @@ func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
 		t.Fatal(err)
 	}
 	for _, o := range w.offered {
-		plugin := &near{resource: o.name, coordinator: n.coordinator}
-		if err := n.node.Connect(t.Context(), o.name, plugin); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.node.Connect(t.Context(), n.plugin(o.name)))
 		n.announce(&o)
 	}
 	return &judged{judgedNode: n, t: t, random: random, seen: n.seen}
@@ -108,18 +107,33 @@ func (n *judgedNode) stop() {
 	os.RemoveAll(n.dir)
 }
 
+// plugin is a plugin that asks the coordinator, in the same process.
+func (n *judgedNode) plugin(resource string) node.Plugin {
+	return node.Plugin{
+		Name: resource,
+		Prefer: func(ctx context.Context, available, required []string, size int) ([]string, error) {
+			ids, _, err := n.coordinator.Prefer(ctx, &api.PreferRequest{
+				Resource: resource, Available: available, MustInclude: required, Size: uint32(size),
+			})
+			return ids, err
+		},
+		Take: func(ctx context.Context, ids []string) error {
+			n.coordinator.Begin(resource, ids)
+			defer n.coordinator.Returned(resource, ids, false)
+			taken, err := n.coordinator.Allocated(ctx, resource, ids)
+			if err == nil && taken.Refusal != "" {
+				err = errors.New(taken.Refusal)
+			}
+			return err
+		},
+	}
+}
+
 // announce tells kubelet and coordinator of a resource's devices.
 func (n *judgedNode) announce(o *offered) {
 	var devices []*v1beta1.Device
 	for _, d := range o.all {
-		told := &v1beta1.Device{ID: d.ID, Health: v1beta1.Unhealthy}
-		if d.Healthy {
-			told.Health = v1beta1.Healthy
-		}
-		if number, known := d.NUMA.Number(); known {
-			told.Topology = &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: int64(number)}}}
-		}
-		devices = append(devices, told)
+		devices = append(devices, node.Device(d.ID, d.Healthy, d.NUMA))
 	}
 	if err := n.coordinator.Announce(o.name, o.kind,
 		device.Announcement{Devices: o.all, Links: o.links}); err != nil {

@@ -92,8 +92,8 @@ func (m *Machine) Give(devices []string) (Given, error) {
 				}
 			}
 			for _, node := range device.Edits.Nodes {
-				if gpu, ok := m.gpus[path.Base(node.Path)]; ok {
-					given.addGPU(gpu)
+				if gpu, ok := m.Seen[path.Base(node.Path)]; ok {
+					given.addGPU(gpu.Address)
 				}
 			}
 			for _, variable := range device.Edits.Env {
@@ -107,8 +107,8 @@ func (m *Machine) Give(devices []string) (Given, error) {
 		if !known[id] {
 			return given, fmt.Errorf("CDI device %s is in no spec of %s", id, names)
 		}
-		if gpu, ok := m.gpus[name]; ok && strings.HasSuffix(kind, "nvidia.com/gpu") {
-			given.addGPU(gpu)
+		if gpu, ok := m.Seen[name]; ok && strings.HasSuffix(kind, "nvidia.com/gpu") {
+			given.addGPU(gpu.Address)
 		}
 	}
 	return given, given.read(m, environment)
@@ -120,8 +120,8 @@ func (g *Given) read(m *Machine, environment map[string]string) error {
 		switch {
 		case name == "NVIDIA_VISIBLE_DEVICES":
 			for uuid := range strings.SplitSeq(value, ",") {
-				if gpu, ok := m.gpus[uuid]; ok {
-					g.addGPU(gpu)
+				if gpu, ok := m.Seen[uuid]; ok {
+					g.addGPU(gpu.Address)
 				}
 			}
 		case strings.HasPrefix(name, "PCIDEVICE_") && !strings.HasSuffix(name, "_INFO"):

@@ -10,10 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
-	"github.com/tandem-k8s/tandem/test/nvml"
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
@@ -36,13 +36,13 @@ type Options struct {
 }
 
 // Kubelet returns the kubelet's folder.
-func (m *Machine) Kubelet() string { return m.path("kubelet") }
+func (m *Machine) Kubelet() string { return m.Path("kubelet") }
 
 // Folders returns the flags of all daemons for the machine's paths.
 func (m *Machine) Folders() []string {
 	return []string{
-		"--sysfs-root=" + m.path("sys"), "--dev-root=" + m.path("dev"), "--kubelet-dir=" + m.Kubelet(),
-		"--run-dir=" + m.path("run"),
+		"--sysfs-root=" + m.Path("sys"), "--dev-root=" + m.Path("dev"), "--kubelet-dir=" + m.Kubelet(),
+		"--run-dir=" + m.Path("run"),
 	}
 }
 
@@ -51,13 +51,13 @@ func (m *Machine) Folders() []string {
 func (m *Machine) StartPlugins(bin string) (started []*host.Service, err error) {
 	for program, flags := range map[string][]string{
 		"tandem-gpu": {}, "tandem-rdma": {
-			"--config-file=" + m.path("config.json"), "--resource-prefix=tandem.dev",
-			"--devinfo-dir=" + m.path("devinfo"),
+			"--config-file=" + m.Path("config.json"), "--resource-prefix=tandem.dev",
+			"--devinfo-dir=" + m.Path("devinfo"),
 		},
 	} {
 		cmd := exec.Command(filepath.Join(bin, program), append(m.Folders(), flags...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		service, err := host.StartService(cmd, m.path(program+".log"))
+		service, err := host.StartService(cmd, m.Path(program+".log"))
 		if err != nil {
 			return started, err
 		}
@@ -67,20 +67,17 @@ func (m *Machine) StartPlugins(bin string) (started []*host.Service, err error) 
 }
 
 // CDI returns the folder with the CDI specs.
-func (m *Machine) CDI() string { return m.path("cdi") }
+func (m *Machine) CDI() string { return m.Path("cdi") }
 
 // Start starts a daemon on the machine. It ends with this process.
 func (m *Machine) Start(o Options) (*Daemon, error) {
-	flags := append(m.Folders(), "--devinfo-dir="+m.path("devinfo"), "--cdi-root="+m.CDI(),
-		"--config-file="+m.path("config.json"), "--resource-prefix=tandem.dev", "--log-format=json",
+	flags := append(m.Folders(), "--devinfo-dir="+m.Path("devinfo"), "--cdi-root="+m.CDI(),
+		"--config-file="+m.Path("config.json"), "--resource-prefix=tandem.dev", "--log-format=json",
 		"--node-name="+o.Node, "--kubeconfig="+o.Kubeconfig)
 	probes := "--health-probe-bind-address=unix:" + o.Log + ".sock"
-	flags = append(flags, probes)
-	if m.NVIDIA() {
-		flags = append(flags, "--driver-root-ctr-path="+m.path("driver"))
-	}
-	cmd := exec.Command(o.Program, append(flags, o.Flags...)...)
-	cmd.Env = append(os.Environ(), nvml.FileVariable+"="+m.path("nvml"))
+	driver, variables := m.Driver()
+	cmd := exec.Command(o.Program, slices.Concat(flags, []string{probes}, driver, o.Flags)...)
+	cmd.Env = append(os.Environ(), variables...)
 	if o.PodUID != "" {
 		cmd.Env = append(cmd.Env, "POD_UID="+o.PodUID)
 	}
@@ -118,7 +115,7 @@ func (d *Daemon) Kill() error {
 
 // Prepares returns the durations of preparations from the daemons' logs, by the name of the claim.
 func (m *Machine) Prepares() (map[string]time.Duration, error) {
-	logs, err := filepath.Glob(m.path("*.log"))
+	logs, err := filepath.Glob(m.Path("*.log"))
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
+	"github.com/tandem-k8s/tandem/test/kubernetes/machine"
 )
 
 func main() {
@@ -60,7 +61,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	var leftOut []string
 	for _, s := range chosen {
 		s.Bin, s.NVML = *bin, *nvml
-		if s.GPU() == rig.NVIDIA && s.NVML == "" {
+		if machine.GPUsOf(s.Machine) == rig.NVIDIA && s.NVML == "" {
 			leftOut = append(leftOut, s.Machine)
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
+	"github.com/tandem-k8s/tandem/test/kubernetes/machine"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -59,7 +60,7 @@ func (p *printer) result(r result) {
 		p.printf("\n  %s\n    %s\n", r.request(), strings.ReplaceAll(r.refused, "\n", "\n    "))
 		return
 	}
-	for _, first := range []string{r.setup.GPU(), rig.VF} {
+	for _, first := range []string{machine.GPUsOf(r.setup.Machine), rig.VF} {
 		tandem, uncoordinated := r.tandem.first[first], r.uncoordinated.first[first]
 		if len(tandem) == 0 || len(uncoordinated) == 0 {
 			continue

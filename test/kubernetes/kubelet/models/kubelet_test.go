@@ -10,7 +10,6 @@ import (
 	"slices"
 	"testing"
 
-	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -74,8 +73,7 @@ func start(t *testing.T, w *world) *real {
 		t.Fatalf("%v: %v", w, err)
 	}
 	for _, resource := range w.resources {
-		name := resource.Name
-		if err := r.node.Connect(t.Context(), name, &plugin{kubelet: r, resource: name}); err != nil {
+		if err := r.node.Connect(t.Context(), r.plugin(resource.Name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,14 +93,7 @@ func (r *real) announce() {
 	for _, resource := range r.world.resources {
 		var devices []*v1beta1.Device
 		for _, d := range resource.Devices {
-			sent := &v1beta1.Device{ID: d.ID, Health: v1beta1.Unhealthy}
-			if d.Healthy {
-				sent.Health = v1beta1.Healthy
-			}
-			if number, known := d.NUMA.Number(); known {
-				sent.Topology = &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: int64(number)}}}
-			}
-			devices = append(devices, sent)
+			devices = append(devices, node.Device(d.ID, d.Healthy, d.NUMA))
 		}
 		r.node.Announce(resource.Name, devices)
 	}
@@ -146,48 +137,29 @@ func (r *real) current() int {
 	panic("each container has its devices")
 }
 
-// plugin is a device plugin in the kubelet's process.
-type plugin struct {
-	v1beta1.DevicePluginClient
-	kubelet  *real
-	resource string
-}
-
-// GetDevicePluginOptions says that the plugin is to be asked.
-func (p *plugin) GetDevicePluginOptions(
-	context.Context, *v1beta1.Empty, ...grpc.CallOption,
-) (*v1beta1.DevicePluginOptions, error) {
-	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: true}, nil
-}
-
-// GetPreferredAllocation records the question.
-func (p *plugin) GetPreferredAllocation(
-	_ context.Context, r *v1beta1.PreferredAllocationRequest, _ ...grpc.CallOption,
-) (*v1beta1.PreferredAllocationResponse, error) {
-	q, i := r.ContainerRequests[0], p.kubelet.current()
-	a := allocation{
-		Resource: p.resource, Asked: true, Size: int(q.AllocationSize),
-		Available: slices.Sorted(slices.Values(q.AvailableDeviceIDs)),
-		Must:      slices.Sorted(slices.Values(q.MustIncludeDeviceIDs)),
+// plugin is a device plugin that records questions and devices.
+func (r *real) plugin(resource string) node.Plugin {
+	return node.Plugin{
+		Name: resource,
+		Prefer: func(_ context.Context, available, must []string, size int) ([]string, error) {
+			i := r.current()
+			a := allocation{
+				Resource: resource, Asked: true, Size: size,
+				Available: slices.Sorted(slices.Values(available)), Must: slices.Sorted(slices.Values(must)),
+			}
+			a.answer = r.answer(i, &a)
+			r.containers[i].Allocations = append(r.containers[i].Allocations, a)
+			return a.answer, nil
+		},
+		Take: func(_ context.Context, ids []string) error {
+			c := &r.containers[r.current()]
+			if c.of(resource) == nil {
+				c.Allocations = append(c.Allocations, allocation{Resource: resource})
+			}
+			c.of(resource).Devices = slices.Sorted(slices.Values(ids))
+			return nil
+		},
 	}
-	a.answer = p.kubelet.answer(i, &a)
-	c := &p.kubelet.containers[i]
-	c.Allocations = append(c.Allocations, a)
-	return &v1beta1.PreferredAllocationResponse{
-		ContainerResponses: []*v1beta1.ContainerPreferredAllocationResponse{{DeviceIDs: a.answer}},
-	}, nil
-}
-
-// Allocate records the devices.
-func (p *plugin) Allocate(
-	_ context.Context, r *v1beta1.AllocateRequest, _ ...grpc.CallOption,
-) (*v1beta1.AllocateResponse, error) {
-	c := &p.kubelet.containers[p.kubelet.current()]
-	if c.of(p.resource) == nil {
-		c.Allocations = append(c.Allocations, allocation{Resource: p.resource})
-	}
-	c.of(p.resource).Devices = slices.Sorted(slices.Values(r.ContainerRequests[0].DevicesIds))
-	return &v1beta1.AllocateResponse{ContainerResponses: []*v1beta1.ContainerAllocateResponse{{}}}, nil
 }
 
 // containersOf returns all containers of a pod in the order of their admission.

@@ -6,25 +6,58 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/topology"
 )
 
-// connected is a plugin in this process.
-type connected struct {
+// Plugin is a device plugin in this process.
+type Plugin struct {
 	v1beta1.DevicePluginClient
-	resource string
+	Name string // of its resource
+	// Prefer answers a question for size devices.
+	Prefer func(ctx context.Context, available, must []string, size int) ([]string, error)
+	// Take is called for the devices of a container.
+	Take func(ctx context.Context, ids []string) error
 }
 
-func (c connected) API() v1beta1.DevicePluginClient { return c.DevicePluginClient }
-func (c connected) Resource() string                { return c.resource }
-func (c connected) SocketPath() string              { return c.resource }
+// API, Resource and SocketPath are those of the kubelet's connection to a plugin.
+func (p Plugin) API() v1beta1.DevicePluginClient { return p }
+func (p Plugin) Resource() string                { return p.Name }
+func (p Plugin) SocketPath() string              { return p.Name }
 
-// Connect adds a plugin to the device manager of this process, like a registration but without a socket. The
-// plugin's ListAndWatch is not called.
-func (n *Node) Connect(ctx context.Context, resource string, plugin v1beta1.DevicePluginClient) error {
-	if err := n.devices.PluginConnected(ctx, resource, connected{plugin, resource}); err != nil {
-		return fmt.Errorf("connect plugin of %s: %w", resource, err)
+// GetDevicePluginOptions says that the plugin is to be asked.
+func (p Plugin) GetDevicePluginOptions(
+	context.Context, *v1beta1.Empty, ...grpc.CallOption,
+) (*v1beta1.DevicePluginOptions, error) {
+	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: true}, nil
+}
+
+// GetPreferredAllocation asks Prefer.
+func (p Plugin) GetPreferredAllocation(
+	ctx context.Context, r *v1beta1.PreferredAllocationRequest, _ ...grpc.CallOption,
+) (*v1beta1.PreferredAllocationResponse, error) {
+	q := r.ContainerRequests[0]
+	ids, err := p.Prefer(ctx, q.AvailableDeviceIDs, q.MustIncludeDeviceIDs, int(q.AllocationSize))
+	return &v1beta1.PreferredAllocationResponse{
+		ContainerResponses: []*v1beta1.ContainerPreferredAllocationResponse{{DeviceIDs: ids}},
+	}, err
+}
+
+// Allocate calls Take.
+func (p Plugin) Allocate(
+	ctx context.Context, r *v1beta1.AllocateRequest, _ ...grpc.CallOption,
+) (*v1beta1.AllocateResponse, error) {
+	return &v1beta1.AllocateResponse{ContainerResponses: []*v1beta1.ContainerAllocateResponse{{}}},
+		p.Take(ctx, r.ContainerRequests[0].DevicesIds)
+}
+
+// Connect adds a plugin to the device manager of this process, like a registration but without a socket.
+func (n *Node) Connect(ctx context.Context, p Plugin) error {
+	if err := n.devices.PluginConnected(ctx, p.Name, p); err != nil {
+		return fmt.Errorf("connect plugin of %s: %w", p.Name, err)
 	}
 	return nil
 }
@@ -33,4 +66,16 @@ func (n *Node) Connect(ctx context.Context, resource string, plugin v1beta1.Devi
 func (n *Node) Announce(resource string, devices []*v1beta1.Device) {
 	n.devices.PluginListAndWatchReceiver(klog.Background(), resource,
 		&v1beta1.ListAndWatchResponse{Devices: devices})
+}
+
+// Device returns a device as plugins list it.
+func Device(id string, healthy bool, at topology.NUMANode) *v1beta1.Device {
+	device := &v1beta1.Device{ID: id, Health: v1beta1.Unhealthy}
+	if healthy {
+		device.Health = v1beta1.Healthy
+	}
+	if number, known := at.Number(); known {
+		device.Topology = &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: int64(number)}}}
+	}
+	return device
 }

@@ -22,7 +22,6 @@ type Line struct {
 	Resource string    `json:"resource"`
 	Devices  []string  `json:"devices"` // of "allocated", in the order of the answer
 	Chosen   []string  `json:"chosen"`  // of "preferred"
-	Source   string    `json:"source"`  // of "preferred": the chooser, "coordinator" or "local"
 	Reason   string    `json:"reason"`  // of "preferred": why
 	Address  string    `json:"address"` // of "serving metrics and probes"
 }

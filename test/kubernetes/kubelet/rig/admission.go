@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/test/best"
+	"github.com/tandem-k8s/tandem/test/kubernetes/machine"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // admission has the devices available to a pod's containers during its admission.
@@ -61,7 +63,6 @@ func (a *admission) placement(
 	if p.Matched, err = best.Reachable(best.Of(gpus), best.Of(vfs), a.Level); err != nil {
 		return p, err
 	}
-	a.told(&p, response)
 	p.Best, err = best.Reachable(a.side(a.GPU, len(gpus), p.NUMA), a.side(VF, len(vfs), p.NUMA), a.Level)
 	return p, err
 }
@@ -77,7 +78,7 @@ func (a *admission) checkFree(devices map[string][]string) error {
 			if pod := a.held[holding{resource, id}]; pod != nil {
 				return fmt.Errorf("got %s %s, which belongs to pod %s", resource, id, pod.Name)
 			}
-			if _, known := a.address[id]; !known {
+			if _, known := a.Address[id]; !known {
 				return fmt.Errorf("got %s %s, which the machine does not have", resource, id)
 			}
 		}
@@ -86,8 +87,8 @@ func (a *admission) checkFree(devices map[string][]string) error {
 }
 
 // sameDevices compares the kubelet's devices of a container with those visible in the container.
-func (m *Machine) sameDevices(booked map[string][]string, p Placement) error {
-	for resource, visible := range map[string][]Device{m.GPU: p.GPUs, VF: p.VFs} {
+func (r *Rig) sameDevices(booked map[string][]string, p Placement) error {
+	for resource, visible := range map[string][]machine.Device{r.GPU: p.GPUs, VF: p.VFs} {
 		var ids []string
 		for _, d := range visible {
 			ids = append(ids, d.ID)
@@ -137,4 +138,21 @@ func (a *admission) settle(devices map[string][]string, init bool) {
 			a.reusable[resource] = append(a.reusable[resource], ids...)
 		}
 	}
+}
+
+// addressesOf returns an address per device, so that partitions of a card repeat its address.
+func (r *Rig) addressesOf(ids []string) []topology.Address {
+	var list []topology.Address
+	for _, id := range ids {
+		list = append(list, r.Address[id])
+	}
+	return list
+}
+
+func addresses(devices []machine.Device) []topology.Address {
+	var list []topology.Address
+	for _, d := range devices {
+		list = append(list, d.Address)
+	}
+	return list
 }

@@ -12,23 +12,21 @@ import (
 
 	"github.com/tandem-k8s/tandem/test/best"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
+	"github.com/tandem-k8s/tandem/test/kubernetes/machine"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Placement has the devices of one container of an admitted pod.
 type Placement struct {
 	Container string
-	NUMA      []int    // chosen by the topology manager; none without hints
-	Asked     []string // its resources in the order of the kubelet's allocations
-	GPUs, VFs []Device // in the container's order
+	NUMA      []int            // chosen by the topology manager; none without hints
+	Asked     []string         // its resources in the order of the kubelet's allocations
+	GPUs, VFs []machine.Device // in the container's order
 
 	Levels  []topology.Level // how far its first GPU is from its first VF, and so on
 	Pairs   best.Pairs       // how many there are of each level
 	Matched best.Pairs       // the best pairs of these devices in any order
 	Best    best.Pairs       // the best pairs of all free devices on the NUMA nodes
-
-	PairsFile error // fault of its pairs file
-	Told      bool  // nothing is, and its variables name the same pairs
 
 	Log []pair.Line // the daemons' log during the admission
 }
@@ -150,7 +148,7 @@ func allocations(lines []pair.Line, since time.Time) []string {
 // resources returns the number of resources with devices in the container.
 func (p Placement) resources() int {
 	n := 0
-	for _, devices := range [][]Device{p.GPUs, p.VFs} {
+	for _, devices := range [][]machine.Device{p.GPUs, p.VFs} {
 		n += min(1, len(devices))
 	}
 	return n

@@ -12,13 +12,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
-	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/kubernetes/machine"
+)
+
+// The requested resources.
+const (
+	AMD    = machine.AMD
+	NVIDIA = machine.NVIDIA
+	VF     = machine.VF
 )
 
 // Setup is a machine and how its devices are offered.
@@ -33,14 +39,6 @@ type Setup struct {
 	Watcher         bool   // the kubelet's plugin watcher finds the daemons; else they register at kubelet.sock
 	Watched         bool   // the GPU daemon serves metrics and probes, at a port in its log
 	NVML            string // the stand-in for NVIDIA's library, for machines with NVIDIA GPUs
-}
-
-// GPU returns the resource name of the machine's GPUs, AMD or NVIDIA, according to the machine's name.
-func (s Setup) GPU() string {
-	if strings.HasPrefix(s.Machine, "nv-") {
-		return NVIDIA
-	}
-	return AMD
 }
 
 // String returns the machine and its number of VFs.
@@ -60,10 +58,9 @@ func (s Setup) String() string {
 
 // Rig is a running node with a running pair.
 type Rig struct {
-	*Machine
+	*machine.Machine
 	Node  *node.Node
 	Pair  *pair.Pair
-	dir   string
 	setup Setup
 	held  holdings
 }
@@ -78,7 +75,11 @@ func Start(ctx context.Context, setup Setup) (*Rig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start rig: %w", err)
 	}
-	r := &Rig{dir: dir, setup: setup, held: holdings{}}
+	laid, err := machine.LayOut(dir, setup.Machine, setup.VFsPerPF, setup.NVML)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	r := &Rig{Machine: laid, setup: setup, held: holdings{}}
 	if err := r.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", setup.Machine, err), r.Stop())
 	}
@@ -103,46 +104,41 @@ func (r *Rig) Stop() error {
 	if r.Node != nil {
 		errs = append(errs, r.Node.Stop())
 	}
-	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
+	return errors.Join(append(errs, os.RemoveAll(r.Dir))...)
 }
 
 func (r *Rig) start(ctx context.Context) error {
-	if err := r.layOut(); err != nil {
+	if err := r.Configure(r.setup.Auto); err != nil {
 		return err
 	}
-	numa, err := node.ReadNUMA(os.DirFS(r.path("sys")), r.Tree.NUMANodes())
+	numa, err := node.ReadNUMA(os.DirFS(r.Path("sys")), r.Tree.NUMANodes())
 	if err != nil {
 		return err
 	}
-	r.Node, err = node.Start(r.path("kubelet"), node.Options{
+	r.Node, err = node.Start(r.Path("kubelet"), node.Options{
 		NUMA: numa, PodsAPI: r.setup.PodsAPI, Watcher: r.setup.Watcher,
 	})
 	if err != nil {
 		return err
 	}
 	if r.setup.Watcher { // the daemons look for the folder, and the kubelet makes it a moment later
-		if err := os.Mkdir(node.Registry(r.path("kubelet")), 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Mkdir(node.Registry(r.Path("kubelet")), 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}
-	var flags, variables []string
-	if r.GPU == NVIDIA {
-		if flags, variables, err = r.installNVML(); err != nil {
-			return err
-		}
-	}
+	flags, variables := r.Driver()
 	if r.setup.Watched {
 		flags = append(flags, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
 	}
 	r.Pair, err = pair.Start(pair.Options{
 		Bin:            r.setup.Bin,
-		Sysfs:          r.path("sys"),
-		Dev:            r.path("dev"),
-		Kubelet:        r.path("kubelet"),
+		Sysfs:          r.Path("sys"),
+		Dev:            r.Path("dev"),
+		Kubelet:        r.Path("kubelet"),
 		Run:            r.RunDir(),
-		DevInfo:        r.path("devinfo"),
-		Config:         r.path("config.json"),
-		ResourcePrefix: resourcePrefix,
+		DevInfo:        r.Path("devinfo"),
+		Config:         r.Path("config.json"),
+		ResourcePrefix: machine.Prefix,
 		Coordinated:    r.setup.Coordinated,
 		GPUFlags:       flags,
 		GPUVariables:   variables,
@@ -153,35 +149,17 @@ func (r *Rig) start(ctx context.Context) error {
 	return r.WaitReady(ctx)
 }
 
-// layOut creates the folders: the machine's sysfs, its device nodes, and the SR-IOV config.
-func (r *Rig) layOut() error {
-	recorded, err := machines.Load(r.setup.Machine, r.setup.VFsPerPF)
-	if err != nil {
-		return err
-	}
-	if err := os.CopyFS(r.path("sys"), recorded.FS()); err != nil {
-		return err
-	}
-	if err := os.Mkdir(r.path("dev"), 0o755); err != nil {
-		return err
-	}
-	if r.Machine, err = readMachine(os.DirFS(r.path("sys")), r.setup.GPU()); err != nil {
-		return err
-	}
-	return r.Configure(r.setup.Auto)
-}
-
 // Configure writes the SR-IOV config, with the set-up's value of excludeTopology or, with auto, without the
 // key.
 func (r *Rig) Configure(auto bool) error {
-	exclude := &r.setup.ExcludeTopology
-	if auto {
-		exclude = nil
+	keys := map[string]any{"tandem": map[string]any{
+		"pairs": true, "variables": []string{"VLLM_GPU_NIC_PCIE_MAPPING", "NCCL_IB_HCA"},
+	}}
+	if !auto {
+		keys["excludeTopology"] = r.setup.ExcludeTopology
 	}
-	return os.WriteFile(r.path("config.json"), r.sriovConfig(exclude), 0o644)
+	return os.WriteFile(r.Path("config.json"), r.Config(keys), 0o644)
 }
-
-func (r *Rig) path(name string) string { return filepath.Join(r.dir, name) }
 
 // WaitReady waits until the kubelet has all devices of the machine and, if coordinated, both daemons have
 // joined.
@@ -195,7 +173,7 @@ func (r *Rig) WaitReady(ctx context.Context) error {
 	for _, daemon := range []*pair.Daemon{r.Pair.GPU, r.Pair.RDMA} {
 		watchers.Go(func() { failOnExit(ctx, daemon, fail) })
 	}
-	for resource, all := range map[string]int{r.GPU: len(r.gpus), VF: len(r.vfs)} {
+	for resource, all := range map[string]int{r.GPU: r.GPUs(), VF: r.VFs()} {
 		if err := r.Node.WaitAllocatable(ctx, resource, all); err != nil {
 			return err
 		}
@@ -222,16 +200,16 @@ func (r *Rig) OtherSockets() string { return r.socketFolder(!r.setup.Watcher) }
 
 func (r *Rig) socketFolder(watcher bool) string {
 	if watcher {
-		return node.Registry(r.path("kubelet"))
+		return node.Registry(r.Path("kubelet"))
 	}
-	return filepath.Join(r.path("kubelet"), "device-plugins")
+	return filepath.Join(r.Path("kubelet"), "device-plugins")
 }
 
 // Sys returns the machine's sysfs.
-func (r *Rig) Sys() fs.FS { return os.DirFS(r.path("sys")) }
+func (r *Rig) Sys() fs.FS { return os.DirFS(r.Path("sys")) }
 
 // KubeletDir returns the kubelet's folder.
-func (r *Rig) KubeletDir() string { return r.path("kubelet") }
+func (r *Rig) KubeletDir() string { return r.Path("kubelet") }
 
 // RunDir returns the folder of the coordination socket.
-func (r *Rig) RunDir() string { return r.path("run") }
+func (r *Rig) RunDir() string { return r.Path("run") }

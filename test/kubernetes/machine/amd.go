@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rig
+package machine
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -80,15 +79,4 @@ func kfdAddress(domain, location uint64) topology.Address {
 	return topology.Address{
 		Domain: uint32(domain), Bus: uint8(location >> 8), Device: uint8(location >> 3 & 0x1f),
 	}
-}
-
-// renderNodes returns the render nodes of a container, in the order of its device nodes.
-func renderNodes(response node.Response) []string {
-	var names []string
-	for _, file := range response.DeviceNodes {
-		if name := path.Base(file); path.Dir(file) == "/dev/dri" && strings.HasPrefix(name, "renderD") {
-			names = append(names, name)
-		}
-	}
-	return names
 }
