@@ -4,8 +4,6 @@ package dra_test
 
 import (
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,55 +22,6 @@ const machine = "oci-mi300x-derived"
 func complete(devices map[string]resourceapi.Device, counters int) bool {
 	return ofType(pool.TypePair)(devices) == 8 && ofType(pool.TypeGPU)(devices) == 8 &&
 		ofType(pool.TypeVF)(devices) == 7*8 && counters > 0
-}
-
-func TestPrepare(t *testing.T) {
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	config, _ := n.config(c, "")
-	stop := n.start(config)
-	k := n.register("")
-	if got := strings.Join(k.services, " "); !strings.Contains(got, "v1.DRAPlugin") ||
-		!strings.Contains(got, "v1.DRAResourceHealth") {
-		t.Errorf("services %s", got)
-	}
-	c.awaitPublished(complete)
-
-	claim := c.allocate("four", "train-0", "pair-11-00-0", "pair-2f-00-0")
-	cdi, wrong := k.prepare(t.Context(), claim)
-	if wrong != "" || len(cdi) == 0 {
-		t.Fatalf("%v, %s", cdi, wrong)
-	}
-	if again, wrong := k.prepare(t.Context(), claim); wrong != "" || !slices.Equal(again, cdi) {
-		t.Errorf("asked again it says %v, %s", again, wrong)
-	}
-	if got := n.specs(); len(got) != 1 || !strings.Contains(got[0], string(claim.UID)) {
-		t.Errorf("CDI specs %v", got)
-	}
-	c.awaitStatus("four", "pair-11-00-0")
-
-	other := c.allocate("other", "train-1", "gpu-11-00-0")
-	if _, wrong := k.prepare(t.Context(), other); !strings.Contains(wrong, "team/four") {
-		t.Errorf("a GPU of another claim: %q", wrong)
-	}
-	gone := c.allocate("gone", "train-2", "pair-99-00-0")
-	if _, wrong := k.prepare(t.Context(), gone); !strings.Contains(wrong, "pair-99-00-0") {
-		t.Errorf("a device that is not there: %q", wrong)
-	}
-	for range 2 {
-		if wrong := k.unprepare(t.Context(), claim); wrong != "" {
-			t.Error(wrong)
-		}
-	}
-	if got := n.specs(); len(got) > 0 {
-		t.Errorf("CDI specs are left behind: %v", got)
-	}
-	if _, wrong := k.prepare(t.Context(), other); wrong != "" {
-		t.Error(wrong)
-	}
-	stop()
-	if devices, _ := c.published(); len(devices) == 0 {
-		t.Error("the slices are deleted at the end, when another pod of the driver follows")
-	}
 }
 
 // TestGates: what is published follows what the API server can do, and nothing is ever published with fields
@@ -134,22 +83,6 @@ func TestGates(t *testing.T) {
 				t.Errorf("claims for two pairs have %v, %v", holders, err)
 			}
 		})
-	}
-}
-
-// TestDroppedFields: gates that are switched off later are noticed by what the API server keeps.
-func TestDroppedFields(t *testing.T) {
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	config, gpus := n.config(c, "")
-	n.start(config)
-	c.awaitPublished(complete)
-	c.change(func() { c.off["DRAPartitionableDevices"] = true })
-	gpus.fallIll("0000:2f:00.0") // something to be written
-	c.awaitPublished(func(devices map[string]resourceapi.Device, counters int) bool {
-		return counters == 0 && ofType(pool.TypeGPUVF)(devices) == 8
-	})
-	if notes := strings.Join(n.status(t).GetNotes(), "\n"); !strings.Contains(notes, "DRAPartitionableDevices") {
-		t.Errorf("notes %q", notes)
 	}
 }
 
@@ -216,29 +149,6 @@ func TestNothingNew(t *testing.T) {
 			t.Errorf("%d writes", c.written-written)
 		}
 	})
-}
-
-// TestUnknownClaims: while it is not known what claims have nothing is published, and it is said why.
-func TestUnknownClaims(t *testing.T) {
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	unreadable := filepath.Join(dra.PluginDir(n.kubelet), "claims.json")
-	if err := os.MkdirAll(unreadable, 0o750); err != nil {
-		t.Fatal(err)
-	}
-	config, gpus := n.config(c, "")
-	n.start(config)
-	n.register("")
-	await(t, "it is said", func() bool {
-		return strings.Contains(strings.Join(n.status(t).GetNotes(), "\n"), "it is not known what claims have")
-	})
-	if devices, _ := c.published(); len(devices) > 0 {
-		t.Errorf("published are %d devices", len(devices))
-	}
-	if err := os.Remove(unreadable); err != nil {
-		t.Fatal(err)
-	}
-	gpus.fallIll() // it looks again
-	c.awaitPublished(complete)
 }
 
 // TestLateDevices: a claim whose devices come late after a boot has its files as soon as they are there, and

@@ -107,33 +107,6 @@ func TestUnreadRecord(t *testing.T) {
 	}
 }
 
-// TestLostRecord: without a readable checkpoint, from the start, the kubelet's list of pods has the holders.
-func TestLostRecord(t *testing.T) {
-	for name, content := range map[string]string{"none": "", "of another layout": "{}"} {
-		t.Run(name, func(t *testing.T) {
-			m := newMigrating(t)
-			if file := kubelet.CheckpointPath(m.config.KubeletDir); content != "" {
-				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o750),
-					os.WriteFile(file, []byte(content), 0o600)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			m.change(func() {
-				m.listed = []*podresources.PodResources{
-					{Namespace: "kube-system", Name: "tandem-dra"}, shown("old-0", "a"),
-				}
-			})
-			m.holds("while the pod runs", "a by team/old-0")
-			m.change(func() { m.listed = nil })
-			m.holds("in a kubelet that starts", "a by team/old-0")
-			m.change(func() {
-				m.listed = []*podresources.PodResources{{Namespace: "kube-system", Name: "tandem-dra"}}
-			})
-			m.holds("after the end of the pod")
-		})
-	}
-}
-
 // TestHeldUnit: a pod holds a GPU by the PCI address, as plugins for virtual machines call it, whatever the
 // node calls the GPU.
 func TestHeldUnit(t *testing.T) {

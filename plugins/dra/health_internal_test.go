@@ -32,6 +32,9 @@ func TestHealthOfVFs(t *testing.T) {
 			{Device: device, VFs: well, Admin: true, Group: "admin-" + device},
 		}})
 	}
+	list = append(list, claims.Claim{UID: "alone", Name: "alone", Devices: []claims.Prepared{
+		{Device: "gpu-vf-alone", GPUs: []string{"g"}, Group: "alone"}, // without the VF, which was not requested
+	}})
 	h := healthReporter{parts{}}
 	v := &view{
 		observation: observation{prepared: kubelet.Read(list, nil)},
@@ -45,6 +48,7 @@ func TestHealthOfVFs(t *testing.T) {
 			Pool: pool.Pool{Devices: map[string]pool.Device{
 				"pair-ill":  {GPUs: []string{"g"}, VFs: ill},
 				"pair-well": {GPUs: []string{"g"}, VFs: well}, "vf-ill": {VFs: ill}, "vf-token": {VFs: ill},
+				"gpu-vf-alone": {GPUs: []string{"g"}, VFs: ill},
 			}},
 		},
 	}
@@ -58,7 +62,7 @@ func TestHealthOfVFs(t *testing.T) {
 	const cause = "VF 0000:0c:00.1 is unhealthy: no carrier"
 	if diff := cmp.Diff(map[string]string{
 		"pair-ill": cause, "pair-well": "", "vf-ill": cause, "vf-hidden": cause,
-		"vf-token": "", "vf-gone": "the node no longer has 0000:0c:00.3",
+		"vf-token": "", "gpu-vf-alone": "", "vf-gone": "the node no longer has 0000:0c:00.3",
 	}, got); diff != "" {
 		t.Errorf("health (-want +got):\n%s", diff)
 	}

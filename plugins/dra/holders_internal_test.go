@@ -243,23 +243,6 @@ func TestHeldByTheRecord(t *testing.T) {
 	}
 }
 
-// What is known of a pod stays known while its device is away: the API server can confirm an end once.
-func TestHeldDeviceComesBack(t *testing.T) {
-	m := newMigrating(t)
-	m.record(map[string]string{"1": "a"})
-	m.create(podWith("old-0", "1"))
-	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a")} })
-	m.holds("named", "a by team/old-0")
-	m.change(func() { m.listed = nil })
-	m.remove("old-0")
-	m.holds("ended")
-	all := m.machine.GPUs
-	m.machine.GPUs = all[1:]
-	m.holds("its device is away")
-	m.machine.GPUs = all
-	m.holds("its device is back")
-}
-
 // A forced deletion removes a pod from the API server at once. The pod's device is free after the grace
 // period of the containers, and not while the kubelet lists the pod with the device.
 func TestForcedDeletion(t *testing.T) {
@@ -292,34 +275,6 @@ func TestForcedDeletion(t *testing.T) {
 	m.holds("nor is it over", "a by team/old-0")
 	now = now.Add(time.Second)
 	m.holds("after the grace period")
-}
-
-// A device that appears late is held from the start by a pod of the checkpoint.
-func TestLateDeviceIsHeld(t *testing.T) {
-	m := newMigrating(t)
-	all := m.machine.GPUs
-	m.machine.GPUs = all[:1]
-	m.record(map[string]string{"1": "b"})
-	m.holds("before the device is there")
-	holders := m.viewer.holders.holders.Get()
-	if late := withHolders(pool.Machine{GPUs: all}, holders).GPUs[1]; late.Held == "" {
-		t.Error("the device of a running pod is free until the next look at the checkpoint")
-	}
-	m.machine.GPUs = all
-	m.holds("and after", "b by UID 1")
-}
-
-// A kubelet with another version of the Pods API is one without: the API server tells which pods have ended.
-func TestOtherVersionOfThePodsAPI(t *testing.T) {
-	m := newMigrating(t)
-	m.serve(filepath.Join(m.config.KubeletDir, "pods-api/pods-api.sock"), func(*grpc.Server) {})
-	m.record(map[string]string{"1": "a"})
-	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a")} })
-	m.create(podWith("old-0", "1"))
-	m.holds("while the pod runs", "a by team/old-0")
-	m.change(func() { m.listed = nil })
-	m.remove("old-0")
-	m.holds("after the end")
 }
 
 // PodResources is asked no more than is needed: List is not harmless.
@@ -389,43 +344,4 @@ func TestHeldByThePodsAPI(t *testing.T) {
 	ended.Status.Phase = corev1.PodSucceeded
 	m.change(func() { m.known = []*corev1.Pod{ended} })
 	m.holds("it has ended, and is there")
-}
-
-// restart starts another kubelet, whose record has no devices.
-func (m *migrating) restart() {
-	m.t.Helper()
-	m.record(nil)
-	folder := filepath.Dir(kubelet.CheckpointPath(m.config.KubeletDir))
-	if err := os.WriteFile(filepath.Join(folder, "kubelet.sock"), nil, 0o600); err != nil {
-		m.t.Fatal(err)
-	}
-}
-
-// A kubelet that starts without its records frees nothing of a pod that runs.
-func TestHeldWithoutRecords(t *testing.T) {
-	for name, hasPodsAPI := range map[string]bool{"Pods API": true, "API server": false} {
-		t.Run(name, func(t *testing.T) {
-			m := newMigrating(t)
-			if hasPodsAPI {
-				m.servePodsAPI()
-			}
-			m.record(map[string]string{"1": "a", "2": "b"})
-			for i, old := range []*corev1.Pod{podWith("old-0", "1"), podWith("old-1", "2")} {
-				m.create(old)
-				m.change(func() {
-					m.known, m.listed = append(m.known, old), append(m.listed, shown(old.Name, []string{"a", "b"}[i]))
-				})
-			}
-			m.holds("both run", "a by team/old-0", "b by team/old-1")
-			m.restart()
-			m.change(func() { m.listed, m.starting, m.away = nil, true, true })
-			m.holds("another kubelet starts", "a by team/old-0", "b by team/old-1")
-			m.change(func() { m.starting, m.away, m.known = false, false, m.known[:1] })
-			m.remove("old-1")
-			m.holds("one of them has ended", "a by team/old-0")
-			m.remove("old-0")
-			m.change(func() { m.known = nil })
-			m.holds("both have ended")
-		})
-	}
 }

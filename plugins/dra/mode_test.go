@@ -53,78 +53,6 @@ func TestOneMode(t *testing.T) {
 	leave()
 }
 
-func (n *node) write(name, content string) {
-	n.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
-		n.t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-// TestHeldByDevicePlugins: what a living pod has from a device plugin is tainted, and not given away; what a
-// pod had that has ended is free.
-func TestHeldByDevicePlugins(t *testing.T) {
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	n.write(kubelet.CheckpointPath(n.kubelet), `{"Data":{"PodDeviceEntries":[`+
-		`{"PodUID":"old","ContainerName":"worker","ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:11:00.0"]}},`+
-		`{"PodUID":"ended","ContainerName":"worker","ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:2f:00.0"]}}`+
-		`],"RegisteredDevices":{}}}`)
-	stop, err := podsapi.Serve(n.kubelet, func() []corev1.Pod {
-		return []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "old-0", UID: "old"}}}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	config, _ := n.config(c, "")
-	n.start(config)
-	k := n.register("")
-	devices := c.awaitPublished(complete)
-	for name, want := range map[string]bool{
-		"gpu-11-00-0": true, "pair-11-00-0": true, "gpu-2f-00-0": false, "pair-2f-00-0": false,
-	} {
-		taints := devices[name].Taints
-		if got := len(taints) == 1 && taints[0].Key == pool.TaintDevicePlugin &&
-			taints[0].Effect == resourceapi.DeviceTaintEffectNoSchedule; got != want {
-			t.Errorf("%s: taints %v", name, taints)
-		}
-	}
-	if _, wrong := k.prepare(t.Context(), c.allocate("a", "train-0", "pair-11-00-0")); !strings.Contains(wrong,
-		"team/old-0") {
-		t.Errorf("it is given away: %q", wrong)
-	}
-	for _, r := range n.status(t).GetResources() {
-		for _, d := range r.GetDevices() {
-			if d.GetDevice().GetId() == "0000:11:00.0" && d.GetOwner().GetPod() != "old-0" {
-				t.Errorf("owner %v", d.GetOwner())
-			}
-		}
-	}
-}
-
-// TestHeldByUnknownPods: with an unreadable checkpoint, or one of unknown layout, the driver does not know
-// the devices that pods have from device plugins, and prepares none.
-func TestHeldByUnknownPods(t *testing.T) {
-	for _, content := range []string{`not JSON`, `null`, `{}`, `{"V3":{"Allocations":[]},"Checksum":1}`} {
-		c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-		n.write(kubelet.CheckpointPath(n.kubelet), content)
-		config, _ := n.config(c, "")
-		stop := n.start(config)
-		k := n.register("")
-		_, wrong := k.prepare(t.Context(), c.allocate("a", "train-0", "pair-11-00-0"))
-		switch {
-		case wrong != "":
-		case content == "not JSON":
-			t.Fatal("an unreadable checkpoint does not withhold a device")
-		default:
-			t.Errorf("checkpoint %q: a device is given away", content)
-		}
-		stop()
-	}
-}
-
 // TestDrain: on a node that has gone back to device plugins the driver takes claims back and publishes
 // nothing.
 func TestDrain(t *testing.T) {
@@ -161,30 +89,55 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestHeldIsWhatClaimsWrite: what the device plugins read is what the driver writes.
-func TestHeldIsWhatClaimsWrite(t *testing.T) {
+func (n *node) write(name, content string) {
+	n.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// TestHeldByDevicePlugins: what a living pod has from a device plugin is tainted, and not given away; what a
+// pod had that has ended is free.
+func TestHeldByDevicePlugins(t *testing.T) {
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	n.write(kubelet.CheckpointPath(n.kubelet), `{"Data":{"PodDeviceEntries":[`+
+		`{"PodUID":"old","ContainerName":"worker","ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:11:00.0"]}},`+
+		`{"PodUID":"ended","ContainerName":"worker","ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:2f:00.0"]}},`+
+		`{"PodUID":"old","ContainerName":"worker","ResourceName":"tandem.dev/rdma_vf","DeviceIDs":{"0":["0000:41:00.2"]}}`+
+		`],"RegisteredDevices":{}}}`)
+	stop, err := podsapi.Serve(n.kubelet, func() []corev1.Pod {
+		return []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "old-0", UID: "old"}}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
 	config, _ := n.config(c, "")
 	n.start(config)
 	k := n.register("")
 	devices := c.awaitPublished(complete)
-	token := ""
-	for name := range devices {
-		if strings.HasPrefix(name, "vf-") {
-			token = max(token, name)
+	for name, want := range map[string]bool{
+		"gpu-11-00-0": true, "pair-11-00-0": true, "gpu-2f-00-0": false, "pair-2f-00-0": false,
+		"vf-41-00-2": true,
+	} {
+		taints := devices[name].Taints
+		if got := len(taints) == 1 && taints[0].Key == pool.TaintDevicePlugin &&
+			taints[0].Effect == resourceapi.DeviceTaintEffectNoSchedule; got != want {
+			t.Errorf("%s: taints %v", name, taints)
 		}
 	}
-	claim := c.allocate("a", "train-0", "pair-11-00-0", "gpu-2f-00-0", token)
-	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
-		t.Fatal(wrong)
+	if _, wrong := k.prepare(t.Context(), c.allocate("a", "train-0", "pair-11-00-0")); !strings.Contains(wrong,
+		"team/old-0") {
+		t.Errorf("it is given away: %q", wrong)
 	}
-	got, err := coordination.ReadClaimHolders(dra.PluginDir(n.kubelet), "")
-	if err != nil || len(got) < 4 {
-		t.Errorf("read %v, %v", got, err)
-	}
-	for id, holder := range got {
-		if holder != "claim team/a" {
-			t.Errorf("%s is held by %q", id, holder)
+	for _, r := range n.status(t).GetResources() {
+		for _, d := range r.GetDevices() {
+			if d.GetDevice().GetId() == "0000:11:00.0" && d.GetOwner().GetPod() != "old-0" {
+				t.Errorf("owner %v", d.GetOwner())
+			}
 		}
 	}
 }

@@ -40,7 +40,6 @@ type node struct {
 	sys     fs.FS
 	kubelet string
 	root    string
-	pools   string // the configuration of the VFs; "" for all VFs as one resource
 }
 
 func newNode(t testing.TB, machine string, vfsPerPF int) *node {
@@ -128,7 +127,7 @@ func (n *node) config(c *cluster, podUID string) (dra.Config, *shown) {
 		n.t.Fatal(err)
 	}
 	quiet := func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }
-	vfs, err := rdma.FindVFs(pools.Finder{Sys: n.sys, Prefix: "tandem.dev"}, n.readPools(),
+	vfs, err := rdma.FindVFs(pools.Finder{Sys: n.sys, Prefix: "tandem.dev"}, pools.Default(),
 		rdma.Known{File: n.path("vfs.json")}, quiet, log)
 	if err != nil {
 		n.t.Fatal(err)

@@ -3,7 +3,6 @@
 package dra_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,79 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
-
-// TestRollout: the next pod of the driver starts before this one ends; either answers, and one goes on where
-// the other was.
-func TestRollout(t *testing.T) {
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	before, _ := n.config(c, "uid-before")
-	stop := n.start(before)
-	old := n.register("uid-before")
-	c.awaitPublished(complete)
-	claim := c.allocate("a", "train-0", "pair-11-00-0")
-	cdi, wrong := old.prepare(t.Context(), claim)
-	if wrong != "" {
-		t.Fatal(wrong)
-	}
-	after, _ := n.config(c, "uid-after")
-	n.start(after)
-	k := n.register("uid-after")
-	if again, wrong := k.prepare(t.Context(), claim); wrong != "" || !slices.Equal(again, cdi) {
-		t.Errorf("the next pod says %v, %s, and the one before %v", again, wrong, cdi)
-	}
-	other := c.allocate("b", "train-1", "gpu-11-00-0")
-	if _, wrong := k.prepare(t.Context(), other); !strings.Contains(wrong, "team/a") {
-		t.Errorf("the GPU is given away again: %q", wrong)
-	}
-	stop()
-	if _, counters := c.published(); counters == 0 {
-		t.Error("nothing is published any more")
-	}
-	if wrong := k.unprepare(t.Context(), claim); wrong != "" {
-		t.Error(wrong)
-	}
-	await(t, "the next pod tells the status", func() bool {
-		answer, err := coordination.Status(t.Context(), n.run())
-		return err == nil && len(answer.GetResources()) > 0
-	})
-}
-
-// TestAway: claims are taken back while the API server is away, and what is published comes when it is back.
-func TestAway(t *testing.T) {
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	claim := c.allocate("a", "train-0", "pair-11-00-0")
-	config, _ := n.config(c, "")
-	stop := n.start(config)
-	if _, wrong := n.register("").prepare(t.Context(), claim); wrong != "" {
-		t.Fatal(wrong)
-	}
-	devices := c.awaitPublished(complete)
-	token := farVF(devices, "gpu-2f-00-0")
-	reserved := text(devices, "pair-2f-00-0", pool.AttributeVF)
-	stop()
-	c.change(func() { c.away = true })
-	n.start(config)
-	k := n.register("")
-	if wrong := k.unprepare(t.Context(), claim); wrong != "" {
-		t.Error(wrong)
-	}
-	if _, wrong := k.prepare(t.Context(), claim); !strings.Contains(wrong, "away") {
-		t.Errorf("prepare: %q", wrong)
-	}
-	c.change(func() { c.away = false })
-	// before the driver has looked again what the API server can do
-	if _, wrong := k.prepare(t.Context(), c.allocate("b", "train-1", "gpu-2f-00-0", token)); wrong != "" {
-		t.Error(wrong)
-	}
-	if now, _ := c.published(); text(now, token, pool.AttributeMultusID) != reserved {
-		t.Errorf("for the token %s is handed out, want %s", text(now, token, pool.AttributeMultusID), reserved)
-	}
-	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
-		t.Error(wrong)
-	}
-	c.awaitPublished(complete)
-	c.awaitStatus("a", "pair-11-00-0")
-}
 
 // text is an attribute of a device that is published.
 func text(devices map[string]resourceapi.Device, device string, name resourceapi.QualifiedName) string {
@@ -139,12 +65,18 @@ func TestTold(t *testing.T) {
 	config, _ := n.config(c, "")
 	stop := n.start(config)
 	k := n.register("")
+	if got := strings.Join(k.services, " "); !strings.Contains(got, "v1.DRAPlugin") ||
+		!strings.Contains(got, "v1.DRAResourceHealth") {
+		t.Errorf("services %s", got)
+	}
+	c.awaitPublished(complete)
 	if _, wrong := k.prepare(t.Context(), c.allocate("a", "train-0", "pair-11-00-0")); wrong != "" {
 		t.Fatal(wrong)
 	}
 	if _, wrong := k.prepare(t.Context(), c.allocate("b", "train-1", "gpu-11-00-0")); wrong == "" {
 		t.Fatal("a GPU is given twice")
 	}
+	c.awaitStatus("a", "pair-11-00-0")
 	owned := func() bool {
 		gpus, vfs := 0, 0
 		for _, r := range n.status(t).GetResources() {
@@ -182,6 +114,9 @@ func TestTold(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	stop()
+	if devices, _ := c.published(); len(devices) == 0 {
+		t.Error("the slices are deleted at the end, when another pod of the driver follows")
+	}
 	n.start(config)
 	await(t, "the next process knows the owner", owned)
 }

@@ -214,56 +214,6 @@ func reserved(names ...string) *resourceapi.ResourceClaim {
 	return claim
 }
 
-// A pod that shares a claim since after it was prepared keeps it too: the kubelet does not call for that pod.
-func TestOrphanOfALaterPod(t *testing.T) {
-	client := fake.NewClientset()
-	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	d := newClaimService(t, client, dir, log)
-	prepared(t, dir, "train")
-	d.owners.recordOutcome(reserved("first"), time.Now(), time.Second, nil)
-	second := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "second", UID: "uid-second"}}
-	for _, object := range []runtime.Object{reserved("second"), second} {
-		if err := client.Tracker().Add(object); err != nil {
-			t.Fatal(err)
-		}
-	}
-	gone, now := newOrphanCollector(d), time.Now()
-	gone.collectOrphans(t.Context(), now)
-	if of := d.owners.outcomeOf(claims.Claim{UID: "uid-train"}); of.Asked.IsZero() || of.Took != time.Second {
-		t.Errorf("asked %s, took %s", of.Asked, of.Took)
-	}
-	all := client.ResourceV1().ResourceClaims("team")
-	if err := all.Delete(t.Context(), "train", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		now = now.Add(orphanPatience)
-		gone.collectOrphans(t.Context(), now)
-	}
-	if list, err := d.preparer.Prepared(); err != nil || len(list) != 1 {
-		t.Errorf("prepared %v, %v: pod second runs", list, err)
-	}
-}
-
-// A claim deleted by force keeps its running pod over a start of the driver, which knows of the pod from the
-// checkpoint alone.
-func TestOrphanAfterAStart(t *testing.T) {
-	client := fake.NewClientset()
-	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	d := newClaimService(t, client, dir, log)
-	checkpointed(t, dir, []claims.Claim{{
-		UID: "uid-train", Namespace: "team", Name: "train", Pods: []claims.Pod{{Name: "train-0", UID: "uid-pod"}},
-		Devices: []claims.Prepared{{Request: "r", Device: "gpu", GPUs: []string{"a"}, Group: "g"}},
-	}})
-	_, left := collecting(t, client, d)
-	pods := client.CoreV1().Pods("team")
-	left("the pod runs", 1)
-	if err := pods.Delete(t.Context(), "train-0", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	left("the pod has ended", 0)
-}
-
 // tally counts claims by call.
 type tally map[string]int
 

@@ -3,11 +3,14 @@
 package dra
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -52,5 +55,27 @@ func TestVFOfAPairForAnEarlierClaim(t *testing.T) {
 		if _, published := v.State.Pool.Devices[vf]; published {
 			t.Errorf("%s: %s is published", name, vf)
 		}
+	}
+}
+
+// A VF that became unhealthy after its publication stays where it is published, as long as it is unhealthy; one
+// that was unhealthy before does not.
+func TestFailedLater(t *testing.T) {
+	t.Parallel()
+	vfs := func(ill ...string) (m pool.Machine) {
+		for _, id := range []string{"becomes", "became", "was", "well"} {
+			d := pools.Device{ID: id}
+			if slices.Contains(ill, id) {
+				d.Fault = "the RDMA port is not active"
+			}
+			m.VFs = append(m.VFs, pool.VF{Device: d})
+		}
+		return m
+	}
+	v := &view{}
+	v.Gates.Known, v.State.Machine, v.failed = true, vfs("became", "was"), map[string]bool{"became": true}
+	want := map[string]bool{"becomes": true, "became": true}
+	if got := v.failedLater(vfs("becomes", "became", "was")); !maps.Equal(got, want) {
+		t.Errorf("failed later: %v, want %v", got, want)
 	}
 }

@@ -7,11 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -168,41 +166,4 @@ func TestUnreadableFolder(t *testing.T) {
 	if err := n.Restore(t.Context(), n.state); err == nil {
 		t.Error("restored without knowing what there is")
 	}
-}
-
-// Many calls of two processes at the same time lose nothing.
-func TestManyCalls(t *testing.T) {
-	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	second := New(n.Options)
-	var claims []*claimOf
-	for i := range 6 {
-		claims = append(claims, n.need(string(rune('a'+i)), want{"pairs", pool.TypePair, 1}))
-	}
-	var work sync.WaitGroup
-	for i, claim := range claims {
-		p := []*Preparer{n.Preparer, second}[i%2]
-		work.Go(func() {
-			for range 5 {
-				if err := n.prepareBy(p, n.state, claim)[claim.UID].Err; err != nil {
-					t.Error(err)
-				}
-				object := kubeletplugin.NamespacedObject{UID: claim.UID}
-				if err := p.Unprepare([]kubeletplugin.NamespacedObject{object}).Err; err != nil {
-					t.Error(err)
-				}
-			}
-			if err := n.prepareBy(p, n.state, claim)[claim.UID].Err; err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	work.Go(func() {
-		for range 10 {
-			if err := second.Restore(t.Context(), n.state); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	work.Wait()
-	n.check(claims...)
 }

@@ -132,23 +132,6 @@ func TestOneEnvironment(t *testing.T) {
 	}
 }
 
-// Containers that have requests of their own get what they asked for, and nothing of each other.
-func TestContainersApart(t *testing.T) {
-	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"x", pool.TypePair, 2}, want{"y", pool.TypePair, 1})
-	pod := running("train/x", "train/y")
-	n.pods["team/pod"] = pod
-	n.ready(claim)
-	n.check(claim)
-	x, y := n.edits(claim, "x"), n.edits(claim, "y")
-	has := func(edits specs.ContainerEdits) int {
-		return len(strings.Split(variable(edits, "PCIDEVICE_TANDEM_DEV_RDMA_VF"), ","))
-	}
-	if has(x) != 2 || has(y) != 1 || x.Mounts[0].HostPath == y.Mounts[0].HostPath {
-		t.Errorf("x has %q, y has %q", x.Env, y.Env)
-	}
-}
-
 // A container with two claims of its pod's own finds the devices of both in each.
 func TestTwoClaims(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
@@ -169,25 +152,6 @@ func TestTwoClaims(t *testing.T) {
 		}
 	}
 	n.check()
-}
-
-// After a boot the files are there again, with the device nodes as they are now; those of others are gone.
-func TestRestore(t *testing.T) {
-	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"pairs", pool.TypePair, 2})
-	n.ready(claim)
-	before := n.spec(claim)
-	for _, dir := range []string{n.CDIDir, n.Host.PairsDir, n.Host.DevinfoDir} {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n.restored()
-	n.check(claim)
-	after := n.spec(claim)
-	if !slices.Equal(before.Devices[0].ContainerEdits.Env, after.Devices[0].ContainerEdits.Env) {
-		t.Errorf("before %+v, after %+v", before, after)
-	}
 }
 
 // What was killed while it wrote has left files, also after the start of the next process; those of other
@@ -246,19 +210,6 @@ func TestRestoreBesidePlugins(t *testing.T) {
 	}
 }
 
-// A spec is written when it changes, and else left: runtimes read all of them again for one.
-func TestSpecIsLeft(t *testing.T) {
-	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"pairs", pool.TypePair, 2})
-	n.ready(claim)
-	before := modified(t, n.files.specPath(claim.UID))
-	n.ready(claim)
-	n.restored()
-	if after := modified(t, n.files.specPath(claim.UID)); !os.SameFile(before, after) {
-		t.Error("the spec was replaced by the same")
-	}
-}
-
 func modified(t *testing.T, name string) fs.FileInfo {
 	t.Helper()
 	info, err := os.Stat(name)
@@ -268,14 +219,19 @@ func modified(t *testing.T, name string) fs.FileInfo {
 	return info
 }
 
-// A claim whose device went away keeps what it has, and is prepared as before; one that is not prepared is
-// not.
+// A claim whose device went away keeps what it has, and is prepared as before. Its spec is left: runtimes read
+// all of them again for one that is written.
 func TestGoneWhilePrepared(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	first := n.ready(claim)
-	n.state.Machine.GPUs = n.state.Machine.GPUs[1:]
 	before := modified(t, n.files.specPath(claim.UID))
+	n.ready(claim)
+	n.restored()
+	if !os.SameFile(before, modified(t, n.files.specPath(claim.UID))) {
+		t.Error("the spec was replaced by the same")
+	}
+	n.state.Machine.GPUs = n.state.Machine.GPUs[1:]
 	n.restored()
 	again := n.ready(claim)
 	if len(again) != len(first) || again[0].CDIDeviceIDs[0] != first[0].CDIDeviceIDs[0] {

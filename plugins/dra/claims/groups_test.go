@@ -74,21 +74,21 @@ func TestGroups(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		claims []string
-		pod    *corev1.Pod // nil where it is not known
-		plain  bool        // known without the pod
-		want   string      // the groups, each in brackets
+		pods   [][]string // the containers of each; nil where the pods are not known
+		plain  bool       // known without the pod
+		want   string     // the groups, each in brackets
 	}{
 		{"one request", []string{"a pod x"}, nil, true, "[a/x]"},
 		{"of several alternatives", []string{"a pod x/near x/any"}, nil, true, "[a/x]"},
 		{"two requests that nobody uses", []string{"a pod x y"}, nil, false, "[a/x] [a/y]"},
 		{"two claims, nobody knows of whom", []string{"a pod x", "b pod x"}, nil, false, "[a/x] [b/x]"},
-		{"a container for each", []string{"a pod x y"}, running("a/x", "a/y"), false, "[a/x] [a/y]"},
-		{"a container for both", []string{"a pod x y"}, running("a/x a/y", ""), false, "[a/x a/y]"},
-		{"a container for the claim", []string{"a pod x y z"}, running("a"), false, "[a/x a/y a/z]"},
-		{"one container has both, another one", []string{"a pod x y"}, running("a/y", "a"), false, "[a/x a/y]"},
-		{"two claims of the pod", []string{"b pod y", "a pod x"}, running("a b"), false, "[a/x b/y]"},
-		{"one of them is shared", []string{"a - x y", "b pod y"}, running("a b"), false, "[a/x a/y] [b/y]"},
-		{"a chain", []string{"a pod x y", "b pod x y"}, running("b/y a/x", "a/y b/x", "a/y b/y"), false,
+		{"a container for each", []string{"a pod x y"}, [][]string{{"a/x", "a/y"}}, false, "[a/x] [a/y]"},
+		{"a container for both", []string{"a pod x y"}, [][]string{{"a/x a/y", ""}}, false, "[a/x a/y]"},
+		{"a container for the claim", []string{"a pod x y z"}, [][]string{{"a"}}, false, "[a/x a/y a/z]"},
+		{"one container has both, another one", []string{"a pod x y"}, [][]string{{"a/y", "a"}}, false, "[a/x a/y]"},
+		{"two claims of the pod", []string{"b pod y", "a pod x"}, [][]string{{"a b"}}, false, "[a/x b/y]"},
+		{"one of them is shared", []string{"a - x y", "b pod y"}, [][]string{{"a b"}}, false, "[a/x a/y] [b/y]"},
+		{"a chain", []string{"a pod x y", "b pod x y"}, [][]string{{"b/y a/x", "a/y b/x", "a/y b/y"}}, false,
 			"[a/x a/y b/x b/y]"},
 		{"extended, one container", []string{"e extended container-3-request-0 container-3-request-1"}, nil, true,
 			"[e/container-3-request-0 e/container-3-request-1]"},
@@ -97,14 +97,23 @@ func TestGroups(t *testing.T) {
 			"[e/container-0-request-0 e/container-0-request-1] [e/container-10-request-0]"},
 		{"extended, the second takes over from the first",
 			[]string{"extended extended container-0-request-0 container-1-request-1"},
-			running("extended/container-0-request-0", "extended/container-0-request-0 extended/container-1-request-1"),
+			[][]string{{"extended/container-0-request-0", "extended/container-0-request-0 extended/container-1-request-1"}},
 			false, "[extended/container-0-request-0 extended/container-1-request-1]"},
 		{"extended, and a claim", []string{"a pod x", "extended extended container-0-request-0"},
-			running("a extended/container-0-request-0"), false, "[a/x extended/container-0-request-0]"},
+			[][]string{{"a extended/container-0-request-0"}}, false, "[a/x extended/container-0-request-0]"},
 		{"extended, and the pod does not say of which container",
-			[]string{"e extended container-0-request-0 container-0-request-1 container-1-request-0"}, running("", ""),
+			[]string{"e extended container-0-request-0 container-0-request-1 container-1-request-0"}, [][]string{{"", ""}},
 			false, "[e/container-0-request-0 e/container-0-request-1] [e/container-1-request-0]"},
 		{"not ours", []string{"a pod"}, nil, true, ""},
+		// pods that share a claim
+		{"a request for each pod", []string{"a - x y"}, [][]string{{"a/x"}, {"a/y"}}, false, "[a/x] [a/y]"},
+		{"both use all", []string{"a - x y"}, [][]string{{"a"}, {"a/x a/y"}}, false, "[a/x a/y]"},
+		{"two containers of each", []string{"a - x y"}, [][]string{{"a/x", "a/y"}, {"a/x", "a/y"}}, false,
+			"[a/x] [a/y]"},
+		{"one does not use it", []string{"a - x y"}, [][]string{{""}, {"a"}}, false, "[a/x a/y]"},
+		{"one has both, another has one", []string{"a - x y"}, [][]string{{"a"}, {"a/x"}}, false, "[a/x a/y]"}, // rejected
+		{"in containers of its own", []string{"a - x y z"}, [][]string{{"a/x a/y", "a/z"}, {"a/x", "a/y"}}, false,
+			"[a/x a/y] [a/z]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var claims []*claimOf
@@ -116,8 +125,8 @@ func TestGroups(t *testing.T) {
 			}
 			var got []string
 			var pods []*corev1.Pod
-			if c.pod != nil {
-				pods = append(pods, c.pod)
+			for _, containers := range c.pods {
+				pods = append(pods, running(containers...))
 			}
 			for range 2 {
 				got = written(groupRequests(claims, pods), listRequests(claims))
@@ -145,35 +154,6 @@ func written(g groups, all []requestKey) (list []string) {
 		list = append(list, "["+strings.Join(byGroup[name], " ")+"]")
 	}
 	return list
-}
-
-// Several pods that share a claim count all.
-func TestGroupsOfSeveralPods(t *testing.T) {
-	for name, c := range map[string]struct {
-		claim string
-		pods  [][]string // the containers of each
-		want  string     // the groups
-	}{
-		"a request for each pod":        {"a - x y", [][]string{{"a/x"}, {"a/y"}}, "[a/x] [a/y]"},
-		"both use all":                  {"a - x y", [][]string{{"a"}, {"a/x a/y"}}, "[a/x a/y]"},
-		"a container for each":          {"a - x y", [][]string{{"a/x", "a/y"}, {"a/x", "a/y"}}, "[a/x] [a/y]"},
-		"one does not use it":           {"a - x y", [][]string{{""}, {"a"}}, "[a/x a/y]"},
-		"one has both, another has one": {"a - x y", [][]string{{"a"}, {"a/x"}}, "[a/x a/y]"}, // rejected
-		"in containers of its own": {
-			"a - x y z", [][]string{{"a/x a/y", "a/z"}, {"a/x", "a/y"}}, "[a/x a/y] [a/z]",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			claims := list(asking(c.claim))
-			var pods []*corev1.Pod
-			for _, containers := range c.pods {
-				pods = append(pods, running(containers...))
-			}
-			if got := strings.Join(written(groupRequests(claims, pods), listRequests(claims)), " "); got != c.want {
-				t.Errorf("groups %s, want %s", got, c.want)
-			}
-		})
-	}
 }
 
 // The pods of claims are all that any of them is reserved for.

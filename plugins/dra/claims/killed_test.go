@@ -35,42 +35,64 @@ func (n *node) restored() {
 	}
 }
 
-// Whatever step of the disk fails, or whenever the process dies, nothing is left behind, and the next call
+// Whichever step of a preparation fails, or ends the process or the machine: nothing is left behind, a claim
+// that the kubelet knows is prepared with the same devices, all files of claims are whole, and the next call
 // does it.
 func TestEveryStep(t *testing.T) {
-	for _, fault := range disk.Faults {
-		n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-		n.allocate(pool.TypeVF, 1)
-		other := n.need("other", want{"pairs", pool.TypePair, 1})
-		n.ready(other)
-		claim := n.extended("train", [2]int{2, 2})
-		for step := 1; ; step++ {
-			n.forgetInfos()
-			answered := false
-			struck := n.disk.During(step, fault, func() {
-				answered = n.Prepare(t.Context(), n.state, list(claim))[claim.UID].Err == nil
-			})
-			n.between()
-			switch {
-			case answered:
-				n.check(other, claim)
-			case !struck.Kills():
-				n.check(other) // it failed, and nothing is left
-			}
-			n.restored()
-			n.check(n.alive()...)
-			n.ready(claim)
-			n.check(other, claim)
-			if err := n.end(claim); err != nil {
-				t.Fatal(err)
-			}
-			if struck == disk.Nothing { // there are no more steps
-				if step < 30 {
-					t.Fatalf("%d steps are too few: this shows nothing", step-1)
+	for _, c := range []struct{ power, inMemory bool }{{false, false}, {true, true}, {true, false}} {
+		for _, fault := range disk.Faults {
+			n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+			n.allocate(pool.TypeVF, 1)
+			other := n.need("other", want{"pairs", pool.TypePair, 1})
+			n.ready(other)
+			devices := n.prepared(other.UID).Devices
+			claim := n.extended("train", [2]int{2, 2})
+			step := 1
+			for struck := fault; struck != disk.Nothing; step++ {
+				if !c.power {
+					n.forgetInfos()
 				}
-				break
+				answered := false
+				struck = n.disk.During(step, fault, func() {
+					answered = n.Prepare(t.Context(), n.state, list(claim))[claim.UID].Err == nil
+				})
+				n.between()
+				if !answered && !struck.Kills() {
+					n.check(other) // it failed, and nothing is left
+				}
+				told := n.prepared(claim.UID)
+				n.continues(c.power, c.inMemory)
+				if answered {
+					n.check(other, claim)
+					n.same("devices of the claim", heldBy(n.prepared(claim.UID)), heldBy(told))
+				}
+				n.check(n.alive()...)
+				n.ready(claim, other)
+				n.check(other, claim)
+				n.same("devices of the other claim", heldBy(n.prepared(other.UID)), heldBy(Claim{Devices: devices}))
+				if err := n.end(claim); err != nil {
+					t.Fatal(err)
+				}
+				n.continues(c.power, c.inMemory)
+				n.check(other)
+				if t.Failed() {
+					t.Fatalf("step %d, %+v: %q", step, c, n.disk.Story())
+				}
+			}
+			if !c.power && step < 30 {
+				t.Fatalf("%d steps are too few: this shows nothing", step-1)
 			}
 		}
+	}
+}
+
+// continues starts a process, after a power failure or without one.
+func (n *node) continues(power, inMemory bool) {
+	n.t.Helper()
+	if power {
+		n.powerFails(inMemory)
+	} else {
+		n.restored()
 	}
 }
 

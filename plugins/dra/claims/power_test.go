@@ -23,45 +23,6 @@ func (n *node) powerFails(inMemory bool) {
 	n.restored()
 }
 
-// Whenever the machine loses power while a claim is prepared: claims that the kubelet knows are prepared with
-// the same devices, and all files of the claims are whole.
-func TestPowerFailureAtEveryStep(t *testing.T) {
-	for _, inMemory := range []bool{true, false} {
-		for _, fault := range disk.Faults {
-			n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-			n.allocate(pool.TypeVF, 1)
-			other := n.need("other", want{"pairs", pool.TypePair, 1})
-			n.ready(other)
-			devices := n.prepared(other.UID).Devices
-			claim := n.extended("train", [2]int{2, 2})
-			for step, struck := 1, fault; struck != disk.Nothing; step++ {
-				answered := false
-				struck = n.disk.During(step, fault, func() {
-					answered = n.Prepare(t.Context(), n.state, list(claim))[claim.UID].Err == nil
-				})
-				told := n.prepared(claim.UID)
-				n.powerFails(inMemory)
-				if answered {
-					n.check(other, claim)
-					n.same("devices of the claim", heldBy(n.prepared(claim.UID)), heldBy(told))
-				}
-				n.check(n.alive()...)
-				n.ready(claim, other)
-				n.check(other, claim)
-				n.same("devices of the other claim", heldBy(n.prepared(other.UID)), heldBy(Claim{Devices: devices}))
-				if err := n.end(claim); err != nil {
-					t.Fatal(err)
-				}
-				n.powerFails(inMemory)
-				n.check(other)
-				if t.Failed() {
-					t.Fatalf("step %d, in memory %v: %q", step, inMemory, n.disk.Story())
-				}
-			}
-		}
-	}
-}
-
 // Whichever step of a preparation fails, or ends the process: once the kubelet has the answer that the claim
 // is prepared, possibly from a new process that wrote nothing, a power failure takes nothing back. The same
 // applies to the end of the claim.

@@ -202,30 +202,31 @@ func TestAlignmentOfContainer(t *testing.T) {
 	}
 }
 
-// A claim that is prepared already, for which the kubelet does not call again, counts as well.
+// A claim that is prepared already, for which the kubelet does not call again, counts as well, and so does its
+// requirement.
 func TestAlignmentWithPreparedClaim(t *testing.T) {
-	n := newNode(t, "oci-mi300x-derived", 1, plainVFs, true)
-	n.allocate(pool.TypeVF, 1)
-	gpu, vf := n.need("gpu", want{"g", pool.TypeGPU, 1}), n.need("vf", want{"v", pool.TypeVF, 1})
-	n.pods["team/pod"] = running("gpu")
-	n.ready(gpu)
-	n.pods["team/pod"] = running("gpu vf")
-	n.pods["team/pod"].Annotations = map[string]string{intent.AlignmentKey: "required"}
-	n.refused(vf, "refuse claim team/vf: alignment is required")
-	n.pods["team/pod"].Annotations = nil
-	n.ready(vf)
+	for by, refused := range map[string]bool{"nobody": false, "pod": true, "claim": true} {
+		n := newNode(t, "oci-mi300x-derived", 1, plainVFs, true)
+		n.allocate(pool.TypeVF, 1)
+		gpu, vf := n.need("gpu", want{"g", pool.TypeGPU, 1}), n.need("vf", want{"v", pool.TypeVF, 1})
+		if by == "claim" {
+			parameters(gpu, pool.Driver, `{"alignment": "required"}`)
+		}
+		n.pods["team/pod"] = running("gpu")
+		n.ready(gpu)
+		n.pods["team/pod"] = running("gpu vf")
+		if by == "pod" {
+			n.pods["team/pod"].Annotations = map[string]string{intent.AlignmentKey: "required"}
+		}
+		if refused {
+			n.refused(vf, "refuse claim team/vf: alignment is required")
+		} else {
+			n.ready(vf)
+		}
+	}
 }
 
-// Aligned pairs are not refused, and their pod is not asked for.
-func TestAlignedIsPrepared(t *testing.T) {
-	n := newNode(t, "oci-mi300x-derived", 1, toldVFs, true)
-	n.Policy.Alignment = intent.Required
-	claim := n.need("train", want{"pairs", pool.TypePair, 8})
-	n.ready(claim)
-	n.check(claim)
-}
-
-// The last line of defence: what somebody has is handed out to nobody else, and what is gone is not.
+// The last line of defence: what somebody has is handed out to nobody else, and what is ill or gone is not.
 func TestNobodyGetsWhatIsNotFree(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	first := n.need("first", want{"pairs", pool.TypePair, 2})
@@ -250,6 +251,8 @@ func TestNobodyGetsWhatIsNotFree(t *testing.T) {
 	n.state.Machine.GPUs = append(state.Machine.GPUs[:0:0], state.Machine.GPUs...)
 	n.state.Machine.GPUs[0].Held = "pod team/old, by the device plugin"
 	n.refused(second, "is in use by pod team/old, by the device plugin", "handed out once that ends")
+	n.state.Machine.GPUs[0].Held, n.state.Machine.GPUs[0].Healthy = "", false
+	n.refused(second, "its GPU 0000:11:00.0 is unhealthy")
 	n.state.Machine.GPUs = state.Machine.GPUs[1:]
 	n.refused(second, "its GPU 0000:11:00.0 is gone: delete the pod")
 	n.state = state

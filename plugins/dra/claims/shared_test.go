@@ -117,26 +117,34 @@ func TestPodCannotBeFound(t *testing.T) {
 func TestTwoEnvironments(t *testing.T) {
 	for name, c := range map[string]struct {
 		own        bool // the claims are made for the pod
+		before     bool // the first claim is prepared before, for a container that uses it alone
 		containers []string
 		second     pool.Type
 		want       string // of the refusal
 	}{
-		"of one container": {false, []string{"a b"}, pool.TypePair,
+		"of one container": {false, false, []string{"a b"}, pool.TypePair,
 			"container a of pod team/pod uses claim team/a too, and both set NCCL_IB_HCA"},
-		"made for the pod":            {true, []string{"a b"}, pool.TypePair, ""},
-		"of two containers":           {false, []string{"a", "b"}, pool.TypePair, ""},
-		"nothing that both could set": {false, []string{"a b"}, pool.TypeGPU, ""},
+		"one is prepared":             {false, true, []string{"a b"}, pool.TypeVF, "both set NCCL_IB_HCA"},
+		"made for the pod":            {true, false, []string{"a b"}, pool.TypePair, ""},
+		"of two containers":           {false, false, []string{"a", "b"}, pool.TypePair, ""},
+		"nothing that both could set": {false, false, []string{"a b"}, pool.TypeGPU, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 			claims := list(n.need("a", want{"x", pool.TypeVF, 1}), n.need("b", want{"y", c.second, 1}))
-			n.pods["team/pod"] = running(c.containers...)
 			for _, claim := range claims {
 				if c.own {
 					claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", UID: "pod"}}
 				}
 			}
+			var left []*claimOf
+			if c.before {
+				n.pods["team/pod"] = running("a")
+				n.ready(claims[0])
+				left, claims = claims[:1], claims[1:]
+			}
+			n.pods["team/pod"] = running(c.containers...)
 			if c.want == "" {
 				n.ready(claims...)
 				n.check(claims...)
@@ -147,7 +155,7 @@ func TestTwoEnvironments(t *testing.T) {
 					t.Errorf("%s: error %v", uid, answer.Err)
 				}
 			}
-			n.check()
+			n.check(left...)
 		})
 	}
 }

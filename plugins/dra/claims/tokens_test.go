@@ -195,55 +195,38 @@ func TestNotPublished(t *testing.T) {
 	n.check()
 }
 
-// A reserved VF that is broken is not handed out, and another one not twice for it.
-func TestBrokenReservedVF(t *testing.T) {
-	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 16, toldVFs, true)
-	n.allocate(pool.TypeVF, 8) // those that are left are of another switch than the GPUs
-	claim := n.extended("train", [2]int{3, 3})
-	reserved := newDecision(n.state, nil, nil).reservedVFs()
-	broken := reserved[n.state.Pool.Devices[claim.Status.Allocation.Devices.Results[0].Device].GPUs[0]]
-	for i, vf := range n.state.Machine.VFs {
-		if vf.ID == broken {
-			n.state.Machine.VFs[i].Fault = "link is down"
+// A reserved VF that is broken, or of another resource with another network, is not handed out, and another VF
+// not twice for it.
+func TestUnusableReservedVFs(t *testing.T) {
+	for name, c := range map[string]struct {
+		count int
+		spoil func(vf *pool.VF)
+	}{
+		"broken":              {1, func(vf *pool.VF) { vf.Fault = "link is down" }},
+		"of another resource": {3, func(vf *pool.VF) { vf.Pool = "tandem.dev/storage" }},
+	} {
+		n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 16, toldVFs, true)
+		n.allocate(pool.TypeVF, 8) // those that are left are of another switch than the GPUs
+		claim := n.extended("train", [2]int{3, 3})
+		reserved := newDecision(n.state, nil, nil).reservedVFs()
+		var spoilt, given []string
+		for _, r := range driverResults(claim)[:c.count] {
+			spoilt = append(spoilt, reserved[n.state.Pool.Devices[r.Device].GPUs[0]])
 		}
-	}
-	n.ready(claim)
-	var given []string
-	for _, d := range n.prepared(claim.UID).Devices {
-		given = append(given, d.VFs...)
-	}
-	if len(given) != 3 || len(removeDuplicates(given)) != 3 || slices.Contains(given, broken) {
-		t.Errorf("VFs %v, broken %s", given, broken)
-	}
-	n.check(claim)
-}
-
-// The reserved VF of another resource is not handed out: its network is another than the one asked for.
-func TestReservedVFOfAnotherResource(t *testing.T) {
-	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 16, toldVFs, true)
-	n.allocate(pool.TypeVF, 8) // those that are left are of another switch than the GPUs
-	claim := n.extended("train", [2]int{3, 3})
-	reserved := newDecision(n.state, nil, nil).reservedVFs()
-	other := map[string]bool{}
-	for _, r := range driverResults(claim) {
-		for _, gpu := range n.state.Pool.Devices[r.Device].GPUs {
-			other[reserved[gpu]] = true
-		}
-	}
-	for i, vf := range n.state.Machine.VFs {
-		if other[vf.ID] {
-			n.state.Machine.VFs[i].Pool = "tandem.dev/storage"
-		}
-	}
-	n.ready(claim)
-	for _, d := range n.prepared(claim.UID).Devices {
-		for _, vf := range d.VFs {
-			if other[vf] {
-				t.Errorf("%s of another resource is handed out for %s", vf, d.Device)
+		for i, vf := range n.state.Machine.VFs {
+			if slices.Contains(spoilt, vf.ID) {
+				c.spoil(&n.state.Machine.VFs[i])
 			}
 		}
-	}
-	if len(other) != 3 || other[""] {
-		t.Errorf("reserved VFs %v: this shows nothing", other)
+		n.ready(claim)
+		n.check(claim)
+		for _, d := range n.prepared(claim.UID).Devices {
+			given = append(given, d.VFs...)
+		}
+		isSpoilt := func(id string) bool { return slices.Contains(spoilt, id) }
+		if len(given) != 3 || len(removeDuplicates(given)) != 3 || slices.ContainsFunc(given, isSpoilt) ||
+			slices.Contains(spoilt, "") {
+			t.Errorf("%s: VFs %v, spoilt %v", name, given, spoilt)
+		}
 	}
 }

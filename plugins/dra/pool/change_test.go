@@ -136,8 +136,41 @@ func TestNoPairWithAVFThatIsHeld(t *testing.T) {
 	if got := p.Devices["pair-11-00-0"].VFs; !slices.Equal(got, []string{"0000:0c:00.2"}) {
 		t.Errorf("the pair has %v", got)
 	}
-	if got := device(t, p, "vf-0c-00-1").Taints; len(got) != 1 {
+	if got := device(t, p, "vf-0c-00-1").Taints; len(got) != 1 || got[0].Key != pool.TaintDevicePlugin {
 		t.Errorf("the VF that is held has the taints %v", got)
+	}
+}
+
+// Each GPU is published with a usable VF, if its switch has one. VFs that are unhealthy or held by pods do not
+// take the place of usable VFs, nor count among the VFs of a limited number.
+func TestPairsHaveUsableVFs(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*pool.VF){
+		"unhealthy": func(vf *pool.VF) { vf.Fault = "the RDMA port is not active" },
+		"held":      func(vf *pool.VF) { vf.Held = "pod team/old-0, by a device plugin" },
+	} {
+		for form, options := range forms {
+			for _, count := range []int{0, 1, 2} {
+				machine := load(t, "oci-mi300x-derived", 4)
+				machine.VFs = slices.Clone(machine.VFs)
+				for i := range machine.VFs {
+					if machine.VFs[i].Index < count {
+						spoil(&machine.VFs[i])
+					}
+				}
+				options.VFsPerPF = 2
+				p, usable := pool.Build(machine, options), 0
+				for _, d := range published(p) {
+					of := p.Devices[d].Type
+					if (of == pool.TypePair || of == pool.TypeGPUVF) && len(device(t, p, d).Taints) == 0 {
+						usable++
+					}
+				}
+				if usable != 8 {
+					t.Errorf("%s, %d VFs %s: %d of 8 pairs can be allocated", form, count, name, usable)
+				}
+			}
+		}
 	}
 }
 
