@@ -9,64 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/test/functions"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // poolsOf finds the pools of a machine.
 func poolsOf(sys fs.FS, c *Config, prefix string) ([]Pool, error) {
 	pools, _, err := Finder{Sys: sys, Prefix: prefix}.Find(c)
 	return pools, err
-}
-
-func TestFirstMatchWins(t *testing.T) {
-	t.Attr("parity", "sriov/selectors-shape")
-	pools, err := poolsOf(functions.Example().FS(), config(t, resources(
-		`{"resourceName": "first", "selectors": [{"pfNames": ["ens1#1"]}, {"pfNames": ["ens1#0-1"]}]}`,
-		`{"resourceName": "second", "resourcePrefix": "nvidia.com", "selectors": {"rootDevices": ["0000:81:00.0"], "isRdma": true}}`,
-		`{"resourceName": "third", "selectors": {"pfNames": ["ens1"]}}`,
-	)), "intel.com")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string][]string{}
-	for _, p := range pools {
-		got[p.Name] = ids(p)
-	}
-	want := map[string][]string{
-		"intel.com/first":   {"0000:81:00.1", "0000:81:00.2"},
-		"nvidia.com/second": {"0000:81:00.3", "0000:81:00.4"},
-		"intel.com/third":   nil,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestNUMA(t *testing.T) {
-	t.Attr("parity", "sriov/topology")
-	s := functions.New()
-	s.PF(0x81, "ens1", 1, functions.Facts{"numa_node": "1"})
-	s.PF(0x82, "ens2", 1, functions.Facts{"numa_node": "-1"})
-	for _, c := range []struct {
-		resource string
-		want     []topology.NUMANode
-	}{
-		{`{"resourceName": "a"}`, []topology.NUMANode{topology.Node(1), {}}},
-		{`{"resourceName": "a", "excludeTopology": true}`, []topology.NUMANode{{}, {}}},
-	} {
-		pools, err := poolsOf(s.FS(), config(t, resources(c.resource)), "intel.com")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []topology.NUMANode
-		for _, d := range pools[0].Devices {
-			got = append(got, d.NUMA)
-		}
-		if diff := cmp.Diff(c.want, got,
-			cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })); diff != "" {
-			t.Errorf("%s: %s", c.resource, diff)
-		}
-	}
 }
 
 func TestNodeNeedsNetdev(t *testing.T) {

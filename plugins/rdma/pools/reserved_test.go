@@ -91,11 +91,13 @@ func TestUnpassableNames(t *testing.T) {
 	}
 }
 
-// TestNoUverbsNode: the uverbs device needs its node on the host.
-func TestNoUverbsNode(t *testing.T) {
+// TestNoUverbs: a container of a VF with an RDMA device needs its uverbs device, and the node of that on the
+// host.
+func TestNoUverbs(t *testing.T) {
 	s := functions.New()
-	s.PF(0x81, "ens1", 2, nil)
-	names := topology.Names(s.FS(), functions.Dir("0000:81:00.2")+"/infiniband_verbs")
+	s.PF(0x81, "ens1", 3, nil)
+	s.Remove(functions.Dir("0000:81:00.1") + "/infiniband_verbs")
+	names := topology.Names(s.FS(), functions.Dir("0000:81:00.3")+"/infiniband_verbs")
 	if len(names) != 1 {
 		t.Fatalf("uverbs devices %q", names)
 	}
@@ -104,25 +106,11 @@ func TestNoUverbsNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"no device node /dev/infiniband/uverbs", ""} {
+	for i, want := range []string{
+		"no uverbs device: load the kernel module ib_uverbs", "no device node /dev/infiniband/uverbs", "",
+	} {
 		if d := found[0].Devices[i]; !strings.HasPrefix(d.Fault, want) || (d.Fault != "") != (want != "") {
 			t.Errorf("%s: %q, want %q", d.ID, d.Fault, want)
-		}
-	}
-}
-
-// TestNoUverbs: a container of a VF with an RDMA device needs its uverbs device.
-func TestNoUverbs(t *testing.T) {
-	s := functions.New()
-	s.PF(0x81, "ens1", 2, nil)
-	s.Remove(functions.Dir("0000:81:00.1") + "/infiniband_verbs")
-	pools, err := poolsOf(s.FS(), Default(), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, fault := range []string{"no uverbs device: load the kernel module ib_uverbs", ""} {
-		if d := pools[0].Devices[i]; d.Fault != fault {
-			t.Errorf("%s: %q, want %q", d.ID, d.Fault, fault)
 		}
 	}
 }
