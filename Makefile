@@ -136,7 +136,7 @@ check-kubelet36: ## Run the tests of the built plugins with the managers of kube
 	cd test/kubernetes && $(PROGRESS) "models of the kubelet, 1.36" go test $(KUBE36) -count=1 ./kubelet/models
 
 # What decides by a machine, and starts no other program.
-ARM := ./topology/... ./coordination/holders ./coordination/device ./coordination/asking ./coordination/kubelet/... \
+ARM := ./topology/... ./coordination/holders ./coordination/device ./coordination/kubelet/... \
 	./plugins/rdma/pools ./plugins/rdma/grants ./plugins/gpu/amd ./plugins/gpu/nvidia/settings
 
 .PHONY: test-arm

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -305,7 +304,7 @@ func (a *admission) add(name string) kubelet.Pod {
 	a.missed = false
 	a.pods[pod], a.uids[pod] = map[string]kubelet.Devices{}, fmt.Sprint("uid-", a.created)
 	a.order = append(a.order, pod)
-	a.now = a.now.Add(asking.FollowWindow)
+	a.now = a.now.Add(FollowWindow)
 	return pod
 }
 
@@ -458,7 +457,7 @@ func (a *admission) give(
 		a.guessed = a.guessed || kindOf(name) == device.VF && (alone || len(a.pods[pod][container][gpus]) == 0)
 		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
 	}
-	a.now = a.now.Add(asking.FollowWindow / 4)
+	a.now = a.now.Add(FollowWindow / 4)
 	a.maybeCrash()
 	listed, refusal := a.allocated(name, ids)
 	if !device.SameSet(listed, ids) {
@@ -471,7 +470,7 @@ func (a *admission) give(
 	a.free[name] = slices.DeleteFunc(a.free[name], func(d device.Device) bool {
 		return slices.Contains(ids, d.ID)
 	})
-	a.now = a.now.Add(asking.FollowWindow / 4)
+	a.now = a.now.Add(FollowWindow / 4)
 }
 
 type levels [topology.Levels]int
@@ -793,7 +792,7 @@ func TestNothingFollowsAPodThatIsGone(t *testing.T) {
 		a.away = false
 		a.freeAll()
 		a.pods[a.add("set-0")]["c0"] = kubelet.Devices{}
-		if _, why := a.ask(vfs, 0, 2); strings.Contains(why, asking.TakesOver) {
+		if _, why := a.ask(vfs, 0, 2); strings.Contains(why, takesOver) {
 			t.Fatalf("a new pod's container is taken for that of another one: %s", why)
 		}
 	}

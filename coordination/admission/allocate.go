@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -53,7 +52,7 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 			tx.error("a container has a device that it should have been refused: the coordinator was late",
 				"reason", double.full())
 		} else if double.said != "" {
-			if n := tx.open.allocated(); o.progress(tx.state) == asking.Open && n.Lacks(name) {
+			if n := tx.open.allocated(); o.progress(tx.state) == progressOpen && n.Lacks(name) {
 				tx.release(n) // the refused container
 			}
 			asked := tx.isAsked(name, ids)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
@@ -65,7 +64,7 @@ func (tx *transaction) warnHung(o observation, consequence string) {
 
 // updateHolders updates the state from an observation, holders included, and returns the evidence for the
 // asker.
-func (tx *transaction) updateHolders(q *api.PreferRequest, o observation) *asking.Evidence {
+func (tx *transaction) updateHolders(q *api.PreferRequest, o observation) *evidence {
 	e := o.evidence(tx.state)
 	tx.endRejected(e, lives)
 	if !e.Recorded.IsKnown() && e.View.IsKnown() { // List shows the devices of all containers before the latest
@@ -90,7 +89,7 @@ func (tx *transaction) warnHeld(b *books, q *api.PreferRequest, o offer) {
 
 // makePlan makes a choice the plan for the container of a question.
 func (tx *transaction) makePlan(
-	choice *placement.Choice, q *api.PreferRequest, container *asking.Container, o observation,
+	choice *placement.Choice, q *api.PreferRequest, container *recipient, o observation,
 ) *plan {
 	p := newPlan(choice, tx.resources, q, *container)
 	_, unknown := o.manager.Get()
@@ -102,7 +101,7 @@ func (tx *transaction) makePlan(
 
 // useChosen adds the devices chosen by a scheduler to the halves, as far as available, and returns a remark
 // for people.
-func useChosen(b *books, a *asking.Asker, all []resourceHalf) string {
+func useChosen(b *books, a *asker, all []resourceHalf) string {
 	if len(a.Chosen) == 0 {
 		return ""
 	}
@@ -157,7 +156,7 @@ func areIncomplete(all []resourceHalf) bool {
 }
 
 // whyUnavailable returns the reason why a chosen device is unavailable; "" if held by the same pod.
-func whyUnavailable(b *books, name string, a *asking.Asker, all []resourceHalf) string {
+func whyUnavailable(b *books, name string, a *asker, all []resourceHalf) string {
 	address, err := topology.ParseAddress(name)
 	for _, h := range all {
 		for id, device := range h.resource.Devices {
@@ -201,7 +200,7 @@ type plan struct {
 
 // newPlan returns the plan for a choice: the answer to the question, and the rest of the request.
 func newPlan(
-	choice *placement.Choice, set device.Resources, q *api.PreferRequest, container asking.Container,
+	choice *placement.Choice, set device.Resources, q *api.PreferRequest, container recipient,
 ) *plan {
 	p := &plan{
 		devices:  map[string][]string{},

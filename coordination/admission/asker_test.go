@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -254,7 +253,7 @@ func TestSourceWorksAgainBetweenPods(t *testing.T) {
 			t.Fatalf("%v are free", given)
 		}
 		a.allocated(gpus, given)
-		a.now = a.now.Add(2 * asking.FollowWindow)
+		a.now = a.now.Add(2 * FollowWindow)
 		node, _ := a.all[gpus][slices.IndexFunc(a.all[gpus], func(d device.Device) bool {
 			return d.ID == given[0]
 		})].NUMA.Number()

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -92,7 +91,7 @@ func (b *books) onNodes(kind device.Kind, nodes map[int]bool) (free, taken []pla
 }
 
 // spareAndTaken returns all free devices of a kind, and all devices held by different containers, each once.
-func (b *books) spareAndTaken(kind device.Kind, c *asking.Container) (spare, taken []placement.Device) {
+func (b *books) spareAndTaken(kind device.Kind, c *recipient) (spare, taken []placement.Device) {
 	seen := map[topology.Unit]bool{}
 	for _, r := range b.resources.OfKind(kind) {
 		for _, d := range r.Ordered() {
@@ -139,7 +138,7 @@ func ownerName(h *holders.Holder) string {
 }
 
 // ownerNames returns the names of the holders of devices, without a container's own, for people.
-func (b *books) ownerNames(name string, ids []string, c *asking.Container) (owners []string) {
+func (b *books) ownerNames(name string, ids []string, c *recipient) (owners []string) {
 	for _, id := range ids {
 		if h := b.held.Of(name, id); h != nil && !c.Has(name, id) {
 			owners = append(owners, ownerName(h))
@@ -165,7 +164,7 @@ type offer struct {
 // newOffer sorts the available devices of a question. The kubelet offers a device with a holder if about to
 // hand the device out twice (kubernetes PR 137534), or after losing its records. Such a device is chosen only
 // if the rest is too few.
-func newOffer(b *books, q *api.PreferRequest, c *asking.Container) offer {
+func newOffer(b *books, q *api.PreferRequest, c *recipient) offer {
 	o := offer{must: q.GetMustInclude()}
 	for _, id := range q.GetAvailable() {
 		switch {
@@ -215,7 +214,7 @@ func idsOf(devices []placement.Device) (ids []string) {
 
 // ownDevices returns the devices of a resource allocated to a container or, without any, inherited from init
 // containers.
-func ownDevices(c *asking.Container, r *device.Resource) (all []placement.Device) {
+func ownDevices(c *recipient, r *device.Resource) (all []placement.Device) {
 	ids := c.Devices[r.Name]
 	if len(ids) == 0 {
 		ids = c.Inherits[r.Name]

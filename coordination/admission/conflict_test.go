@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -187,7 +186,7 @@ func TestDoubleOfAnUnaskedContainer(t *testing.T) {
 	for _, name := range []string{gpus, vfs} {
 		chosen, _ := a.ask(name, 0, 1)
 		a.take(owner, name, chosen)
-		a.now = a.now.Add(asking.FollowWindow) // the next question needs a List, which names the container
+		a.now = a.now.Add(FollowWindow) // the next question needs a List, which names the container
 	}
 	write := func() {
 		a.recordedPods[owner] = maps.Clone(a.pods[owner])

@@ -21,7 +21,7 @@
 //
 // A decision has four steps, each a pure function of values read before:
 //
-// 1. The holders of devices (package holders). 2. The asking container (package asking). 3. The free devices
+// 1. The holders of devices (package holders). 2. The asking container (identify.go). 3. The free devices
 // for the container (books.go). 4. The choice, from a request for package placement
 // (request.go, answer.go).
 //
@@ -36,8 +36,23 @@
 //
 // # Known requests
 //
-// Package asking identifies the asking container from the kubelet's checkpoint, PodResources and request
-// sources. For a known container the first question is answered for the whole request, with a half for each
+// The kubelet names no container. Pure functions identify the asking container from the kubelet's checkpoint,
+// PodResources and request sources. A container in admission is a container whose spec requests a resource of
+// Tandem and has no device of the resource yet (identify.go). If a request source reports the pods of the
+// node (package intent) and the kubelet's records report the holders (package holders), at most one container
+// matches, because the kubelet admits containers serially.
+//
+// Without a request source, the order of the calls identifies the container (sequence.go). The kubelet writes
+// its device checkpoint after all resources of a container are allocated, before the next container. A call
+// therefore belongs to the container of the latest Allocate if, and only if, the checkpoint is unchanged
+// since. Two exceptions:
+//
+//   - A changed device list writes the checkpoint amid a container. PodResources then shows the container.
+//   - If the kubelet rejects a pod amid a container, the kubelet does not write the checkpoint. The pod is
+//     then missing in PodResources and in request sources (evidence.go). Of a container whose pod is unknown,
+//     a pause of a second decides: no kubelet needs as long between two resources.
+//
+// For a known container the first question is answered for the whole request, with a half for each
 // resource. A known container also yields the recipient of an Allocate without a question, the devices chosen
 // by a scheduler (answer.go), and the required alignment (refusal.go). If VFs have no NUMA node, the
 // container's exclusive CPUs predict the NUMA node of its GPUs (request.go).

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/scale"
@@ -187,7 +186,7 @@ func TestDecisionWorksOnACopy(t *testing.T) {
 				tx.resources = tx.resources.Leave(r.Name)
 			}
 			tx.release(tx.open.container)
-			tx.recordAllocate(&asking.Container{}, holders.Allocate{Resource: gpus, IDs: []string{"x"}})
+			tx.recordAllocate(&recipient{}, holders.Allocate{Resource: gpus, IDs: []string{"x"}})
 			if tx.open.plan != nil {
 				clear(tx.open.plan.devices)
 				clear(tx.open.plan.promised)

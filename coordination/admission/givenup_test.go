@@ -5,7 +5,6 @@ package admission
 import (
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
@@ -40,7 +39,7 @@ func TestGivenUpAmidAContainer(t *testing.T) {
 
 			next := a.pending("next", wish{0, 1})
 			next.Alignment = intent.Required
-			a.now = a.now.Add(asking.FollowWindow)
+			a.now = a.now.Add(FollowWindow)
 			chosen, why := a.ask(vfs, 0, 1)
 			if tc.source != "" {
 				wantWords(t, why, "team/next/c wants 1 nvidia.com/vf; kubelet asked first for VFs; told by "+

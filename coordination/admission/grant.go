@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
@@ -21,16 +20,16 @@ import (
 type grant struct {
 	name      string
 	ids       []string
-	progress  asking.Progress // of the open admission before
-	asked     bool            // the kubelet asked for the devices
-	plan      *plan           // fulfilled by the Allocate, nil for none
-	planned   []string        // the IDs in the order of the plan
-	container *asking.Container
+	progress  progress // of the open admission before
+	asked     bool     // the kubelet asked for the devices
+	plan      *plan    // fulfilled by the Allocate, nil for none
+	planned   []string // the IDs in the order of the plan
+	container *recipient
 }
 
 // isSure reports whether all devices of the container certainly belong to a single container: the kubelet's
 // checkpoint shows unfinished allocation, or PodResources showed the devices at the question for the rest.
-func (g grant) isSure() bool { return g.progress == asking.Open || g.isShown() }
+func (g grant) isSure() bool { return g.progress == progressOpen || g.isShown() }
 
 // isShown reports whether PodResources showed the container's devices at the question for the rest.
 func (g grant) isShown() bool { return g.plan != nil && g.container.Shown }
@@ -70,7 +69,7 @@ func (tx *transaction) takeDevices(o observation, name string, ids []string, bef
 	g := grant{name: name, ids: ids, progress: e.Progress}
 	tx.fulfilPlan(name, ids)
 	g.asked = tx.isAsked(name, ids)
-	if tx.open.allocated() != nil && e.Progress == asking.Complete && !g.asked {
+	if tx.open.allocated() != nil && e.Progress == progressComplete && !g.asked {
 		tx.endAdmission() // the container did not request the rest
 	}
 	anew := false
@@ -110,8 +109,8 @@ func (tx *transaction) isAsked(name string, ids []string) bool {
 // recipientOf returns the container of an Allocate, the devices included: the container of the fulfilled
 // plan; else the container identified by a request source; else the container of the open admission, unless
 // complete; else a new container, with ID 0.
-func recipientOf(s *state, g grant, e *asking.Evidence) *asking.Container {
-	c := asking.Container{Unasked: true}
+func recipientOf(s *state, g grant, e *evidence) *recipient {
+	c := recipient{Unasked: true}
 	n := e.Newest
 	switch found := e.IdentifyRecipient(&api.PreferRequest{Resource: g.name, Size: uint32(len(g.ids))}); {
 	case g.plan != nil:
@@ -126,10 +125,10 @@ func recipientOf(s *state, g grant, e *asking.Evidence) *asking.Container {
 	case g.asked:
 		c = *s.open.container
 	case n == nil || n.Owner != nil:
-	case e.Progress == asking.Open && n.Lacks(g.name) && s.resources.SameNodes(n.Devices, g.name, g.ids):
+	case e.Progress == progressOpen && n.Lacks(g.name) && s.resources.SameNodes(n.Devices, g.name, g.ids):
 		c = *n
 		c.Guessed = c.Guessed || c.Asker == nil && !(c.Looked && e.Recent)
-	case e.Progress == asking.Unknown && e.Recent && n.HasAny(kubelet.Devices{g.name: g.ids}):
+	case e.Progress == progressUnknown && e.Recent && n.HasAny(kubelet.Devices{g.name: g.ids}):
 		c = *n // an app container takes over from its init container
 	}
 	c = c.WithDevices(g.name, slices.Clone(g.ids))
@@ -214,7 +213,7 @@ func orderDevices(b *books, g grant) []string {
 // gpusBeside returns the most likely GPUs for VFs allocated without a question: known GPUs of the container,
 // then free GPUs on the NUMA nodes of the VFs, then held GPUs there. The kubelet was not read just now,
 // therefore devices of an ended container can still count as held.
-func gpusBeside(b *books, r *device.Resource, ids []string, c *asking.Container) placement.Half {
+func gpusBeside(b *books, r *device.Resource, ids []string, c *recipient) placement.Half {
 	half := device.All(b.resources.Held(c.Devices, device.GPU))
 	free, taken := b.onNodes(device.GPU, b.resources.Nodes(r.Name, ids))
 	if len(half.Held)+len(free) < len(ids) {
@@ -289,7 +288,7 @@ func describePairs(pairs []placement.Pair) []string {
 }
 
 // reportVerdict reports the verdict on an Allocate for a container, nil if unknown.
-func (tx *transaction) reportVerdict(v Verdict, c *asking.Container) {
+func (tx *transaction) reportVerdict(v Verdict, c *recipient) {
 	if tx.resources[v.Resource] == nil {
 		v.Resource = ""
 	}
@@ -304,7 +303,7 @@ func (tx *transaction) reportVerdict(v Verdict, c *asking.Container) {
 
 // pairsOf returns the pairs of a container's devices; nil if the container may be incomplete. Sure reports
 // that all devices belong to a single container.
-func pairsOf(b *books, c *asking.Container, sure bool) []placement.Pair {
+func pairsOf(b *books, c *recipient, sure bool) []placement.Pair {
 	gpus, vfs := b.resources.Held(c.Devices, device.GPU), b.resources.Held(c.Devices, device.VF)
 	switch {
 	case c.Asker != nil && !c.Complete(func(name string) bool { return b.resources[name] != nil }):

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -35,7 +34,7 @@ func TestMissedAllocate(t *testing.T) {
 					pod := a.pending("pod", wish{1, 1}).Pod
 					gpu := a.aligned(gpus, []int{0})[nth%len(a.aligned(gpus, []int{0}))].ID
 					a.give0(pod, gpus, gpu)
-					a.now = a.now.Add(100 * asking.FollowWindow)
+					a.now = a.now.Add(100 * FollowWindow)
 					chosen, why := a.ask(vfs, 0, 1)
 					if a.coordinator.holderOf(gpus, gpu) == "" {
 						t.Errorf("GPU %s is nobody's: %s", gpu, why)
@@ -76,7 +75,7 @@ func TestMissedAllocateIsEnforced(t *testing.T) {
 		a.record()
 		pod := a.pending("pod", wish{1, 1}).Pod
 		a.give0(pod, gpus, gpu.ID)
-		a.now = a.now.Add(100 * asking.FollowWindow)
+		a.now = a.now.Add(100 * FollowWindow)
 		chosen, why := a.ask(vfs, 0, 1)
 		wantWords(t, a.take(pod, vfs, chosen), "0 of 1 pairs")
 		if t.Failed() {
@@ -111,7 +110,7 @@ func TestLeftOverOfAnInitContainer(t *testing.T) {
 		a.record()
 		for i := range 3 {
 			next := a.pending(fmt.Sprint("next-", i), wish{1, 1}).Pod
-			a.now = a.now.Add(100 * asking.FollowWindow)
+			a.now = a.now.Add(100 * FollowWindow)
 			a.ask(gpus, 1, 1)
 			for _, id := range chosen {
 				if a.coordinator.current().books().isFree(gpus, id) {
@@ -138,7 +137,7 @@ func TestNobodyIsRefusedOnAGuess(t *testing.T) {
 		a.take(failed.Pod, gpus, ids(a.aligned(gpus, []int{0}))[:2])
 		a.remove(failed.Pod) // no VF is left for it
 		next := a.pending("next", wish{0, 1})
-		a.now = a.now.Add(10 * asking.FollowWindow)
+		a.now = a.now.Add(10 * FollowWindow)
 		chosen, why := a.ask(vfs, 0, 1)
 		if refusal := a.take(next.Pod, vfs, chosen); refusal != "" {
 			t.Errorf("unlisted %t: %s\n%s", unlisted, refusal, why)
@@ -165,7 +164,7 @@ func TestLateAllocateWithoutAQuestionIsAGuess(t *testing.T) {
 		if late {
 			a.remove(failed)
 			next = a.pending("next", wish{1, 0}).Pod
-			a.now = a.now.Add(10 * asking.FollowWindow)
+			a.now = a.now.Add(10 * FollowWindow)
 			a.away = true
 		}
 		if refusal := a.take(next, gpus, ids(far)[:1]); (refusal == "") != late {
@@ -225,7 +224,7 @@ func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
 		gpu, vf := a.pods[newest]["c"][gpus][0], a.pods[newest]["c"][vfs][0]
 		a.unlisted = true
 		a.pending("next", wish{1, 1})
-		a.now = a.now.Add(100 * asking.FollowWindow)
+		a.now = a.now.Add(100 * FollowWindow)
 		offered := append(ids(a.aligned(gpus, []int{0})), gpu)
 		chosen, why, err := a.coordinator.Prefer(t.Context(),
 			&api.PreferRequest{Resource: gpus, Available: offered, Size: 1})
@@ -267,7 +266,7 @@ func TestKubeletThatStartsListsItsPodsOneByOne(t *testing.T) {
 	has := a.pods[runs]["c"]
 	free := func(asker string) bool {
 		a.pending(asker, wish{1, 0})
-		a.now = a.now.Add(100 * asking.FollowWindow)
+		a.now = a.now.Add(100 * FollowWindow)
 		a.ask(gpus, 1, 1)
 		b := a.coordinator.current().books()
 		return b.isFree(gpus, has[gpus][0]) || b.isFree(vfs, has[vfs][0])

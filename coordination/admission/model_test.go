@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -117,7 +116,7 @@ func (j *judge) takenForFree() map[string][]string {
 
 // Allocate reports devices that the kubelet takes to the coordinator.
 func (j *judge) Allocate(_ *model.Pod, _ *model.Container, name string, ids []string) bool {
-	j.now = j.now.Add(asking.FollowWindow / 4)
+	j.now = j.now.Add(FollowWindow / 4)
 	if j.random.Float64() < j.trouble.miss {
 		j.record(func(e *history.Event) {
 			e.Alone, e.Exempt = true, promises{history.NoAnswer, history.NotBest, history.NotEnforced}
@@ -125,7 +124,7 @@ func (j *judge) Allocate(_ *model.Pod, _ *model.Container, name string, ids []st
 		return true
 	}
 	taken, err := j.coordinator.Allocated(j.t.Context(), name, ids)
-	j.now = j.now.Add(asking.FollowWindow / 4)
+	j.now = j.now.Add(FollowWindow / 4)
 	j.record(func(e *history.Event) {
 		if err != nil {
 			e.Alone, e.Text = true, err.Error()
@@ -163,7 +162,7 @@ func (j *judge) run(steps int) {
 		case len(pods) > 0 && j.random.IntN(100) < 45:
 			j.kubelet.End(pods[j.random.IntN(len(pods))])
 		default:
-			j.now = j.now.Add(asking.FollowWindow * time.Duration(1+j.random.IntN(2000)))
+			j.now = j.now.Add(FollowWindow * time.Duration(1+j.random.IntN(2000)))
 			j.blind = false
 			_ = j.kubelet.Admit(j.kubelet.Random(), j)
 		}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -28,7 +27,7 @@ func TestManyNUMANodes(t *testing.T) {
 	}
 	b := newBooks(topology.Assemble(nil, nil, nil), set, nil)
 	q := &api.PreferRequest{Resource: vfs, Available: []string{vf.ID}, Size: 1}
-	c := &asking.Container{Asker: &asking.Asker{Requests: map[string]int{gpus: 1, vfs: 1}}}
+	c := &recipient{Asker: &asker{Requests: map[string]int{gpus: 1, vfs: 1}}}
 	request, _ := requestBuilder{prediction{books: b}, q, c, newOffer(b, q, c)}.buildRequest()
 	if half := request.GPUs[0]; half.Count != 1 || len(half.Free) == 0 {
 		t.Errorf("the request has %d GPUs of %d free", half.Count, len(half.Free))

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
@@ -90,7 +89,7 @@ func pairDevices(announced device.Resources, devices kubelet.Devices) (all []pai
 // container a resource once: if further GPUs follow, the VFs may be of the container of either GPUs, and the
 // files name no GPU until the kubelet's checkpoint has the container.
 func (a *openAdmission) doubtedFiles(g grant, set device.Resources) *openAdmission {
-	guessed := g.progress == asking.Open && a.container.Guessed && a.container.Asker == nil
+	guessed := g.progress == progressOpen && a.container.Guessed && a.container.Asker == nil
 	if r := set[g.name]; !guessed || r == nil || r.Kind != device.GPU || a.devices[g.name] == nil {
 		return nil
 	}

@@ -21,7 +21,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
@@ -203,7 +202,7 @@ func TestTidyPairs(t *testing.T) {
 		}
 	}
 	if _, err := c.commit(func(tx *transaction) error {
-		tx.open = &openAdmission{container: &asking.Container{}, files: []string{open}}
+		tx.open = &openAdmission{container: &recipient{}, files: []string{open}}
 		return nil
 	}); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
@@ -87,10 +86,10 @@ func (c *Coordinator) awaitAnnounced(ctx context.Context, q *api.PreferRequest) 
 // containers one after another. The record ends with a question or an Allocate for another container, an
 // Allocate that failed or was refused, and a newer checkpoint.
 type openAdmission struct {
-	container *asking.Container // by pod UID and name as far as known, with its devices so far
-	recorded  kubelet.Identity  // of the kubelet's checkpoint at the latest call; zero if unreadable
-	at        time.Time         // of the latest call; zero if unknown
-	plan      *plan             // of the latest question; nil for none
+	container *recipient       // by pod UID and name as far as known, with its devices so far
+	recorded  kubelet.Identity // of the kubelet's checkpoint at the latest call; zero if unreadable
+	at        time.Time        // of the latest call; zero if unknown
+	plan      *plan            // of the latest question; nil for none
 
 	// A pairs file is requested with the VFs and complete with the GPUs, in either order: the report of the last
 	// half writes the file before the kubelet gets its answer, and therefore before the container starts.
@@ -100,7 +99,7 @@ type openAdmission struct {
 }
 
 // allocated returns the container if it has devices; nil otherwise.
-func (a *openAdmission) allocated() *asking.Container {
+func (a *openAdmission) allocated() *recipient {
 	if a == nil || len(a.container.Devices) == 0 {
 		return nil
 	}
@@ -109,27 +108,27 @@ func (a *openAdmission) allocated() *asking.Container {
 
 // progress returns the kubelet's progress with the container, by the checkpoint as read now. A container
 // without devices has made none.
-func (a *openAdmission) progress(now kubelet.Identity) asking.Progress {
+func (a *openAdmission) progress(now kubelet.Identity) progress {
 	switch {
 	case a.allocated() == nil:
-		return asking.Complete
+		return progressComplete
 	case now == kubelet.Identity{} || a.recorded == kubelet.Identity{}:
-		return asking.Unknown
+		return progressUnknown
 	case a.recorded == now:
-		return asking.Open
+		return progressOpen
 	default:
-		return asking.Complete
+		return progressComplete
 	}
 }
 
 // isRecent reports whether a call came soon enough after the latest call for the same container.
 func (a *openAdmission) isRecent(asked time.Time) bool {
-	return a != nil && asked.Sub(a.at) < asking.FollowWindow
+	return a != nil && asked.Sub(a.at) < FollowWindow
 }
 
 // isLate reports whether a long time has passed since the latest call; false if the time is unknown.
 func (a *openAdmission) isLate(asked time.Time) bool {
-	return a != nil && !a.at.IsZero() && asked.Sub(a.at) >= asking.LongPause
+	return a != nil && !a.at.IsZero() && asked.Sub(a.at) >= longPause
 }
 
 // live returns the plan, nil if there is none or if it has expired.
@@ -149,7 +148,7 @@ func (a *openAdmission) proves(name string, ids []string, now time.Time) bool {
 
 // of returns the record for a container: with the devices that the container has of the record before, and
 // the pairs files requested for these devices.
-func (a *openAdmission) of(c *asking.Container) *openAdmission {
+func (a *openAdmission) of(c *recipient) *openAdmission {
 	if a == nil {
 		return &openAdmission{container: c, devices: kubelet.Devices{}}
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -250,13 +249,13 @@ func withheldFrom(q *api.PreferRequest, r *device.Resource) (withheld []string) 
 }
 
 // progress returns the kubelet's progress with the open admission.
-func (o *observation) progress(s *state) asking.Progress {
+func (o *observation) progress(s *state) progress {
 	return s.open.progress(o.recorded())
 }
 
-// evidence returns the input for package asking.
-func (o *observation) evidence(s *state) *asking.Evidence {
-	return &asking.Evidence{
+// evidence returns the input for the identification of the asking container.
+func (o *observation) evidence(s *state) *evidence {
+	return &evidence{
 		Resources: s.resources, Holders: s.found, Newest: s.open.allocated().ShownIn(o.list()),
 		Recorded: o.checkpoint,
 		Progress: o.progress(s), Recent: s.open.isRecent(o.asked), Late: s.open.isLate(o.asked),

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -166,7 +165,7 @@ func findMisalignment(b *books, g grant, alignment intent.Alignment) refusal {
 
 // isRequired reports whether alignment is required for each candidate of a container. Alignment is the
 // default for pods.
-func isRequired(c *asking.Container, alignment intent.Alignment) bool {
+func isRequired(c *recipient, alignment intent.Alignment) bool {
 	if c.Asker == nil {
 		return alignment == intent.Required
 	}
@@ -176,7 +175,7 @@ func isRequired(c *asking.Container, alignment intent.Alignment) bool {
 
 // newMisalignment returns a refusal with the separated pair, the switch of its GPU, and the free VFs there.
 func newMisalignment(
-	b *books, pairs []placement.Pair, apart placement.Pair, devices string, c *asking.Container,
+	b *books, pairs []placement.Pair, apart placement.Pair, devices string, c *recipient,
 	alignment intent.Alignment,
 ) refusal {
 	near, owners := describeNear(b, apart.GPU.Address, c)
@@ -196,7 +195,7 @@ func describeRequirement(alignment intent.Alignment) string {
 }
 
 // describeNear describes the VFs on the switch of a GPU, and returns the holders besides a container.
-func describeNear(b *books, gpu topology.Address, own *asking.Container) (near string, owners []string) {
+func describeNear(b *books, gpu topology.Address, own *recipient) (near string, owners []string) {
 	free, all, owners := vfsNear(b, gpu, own)
 	name := b.tree.Switch(gpu)
 	if !topology.IsSwitch(name) {
@@ -210,7 +209,7 @@ func describeNear(b *books, gpu topology.Address, own *asking.Container) (near s
 }
 
 // vfsNear counts the VFs on the switch of a GPU, and returns the holders besides a container.
-func vfsNear(b *books, gpu topology.Address, own *asking.Container) (free, all int, owners []string) {
+func vfsNear(b *books, gpu topology.Address, own *recipient) (free, all int, owners []string) {
 	for _, r := range b.resources.OfKind(device.VF) {
 		for id, vf := range r.Devices {
 			if !b.tree.Distance(gpu, vf.Address).Level.Direct() {

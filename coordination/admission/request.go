@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -23,7 +22,7 @@ import (
 type requestBuilder struct {
 	prediction
 	question  *api.PreferRequest
-	container *asking.Container
+	container *recipient
 	offer     offer
 }
 
@@ -179,7 +178,7 @@ func (p prediction) nodesOf(
 
 // predictNodes returns the NUMA nodes for a container with known requests. If devices and known CPUs do not
 // fit together, the devices alone decide.
-func (p prediction) predictNodes(c *asking.Container) (nodes model.Mask, admitted bool) {
+func (p prediction) predictNodes(c *recipient) (nodes model.Mask, admitted bool) {
 	if p.ScopePod {
 		return p.Rule.Nodes(p.podDemands(c))
 	}
@@ -195,7 +194,7 @@ func (p prediction) predictNodes(c *asking.Container) (nodes model.Mask, admitte
 }
 
 // deviceDemands returns the device demands of a container with known requests.
-func (p prediction) deviceDemands(c *asking.Container) []model.Demand {
+func (p prediction) deviceDemands(c *recipient) []model.Demand {
 	var demands []model.Demand
 	for name, count := range c.Asker.Requests {
 		r := p.resources[name]
@@ -214,7 +213,7 @@ func (p prediction) deviceDemands(c *asking.Container) []model.Demand {
 
 // podDemands returns the device demands of the pod of a container with known requests, as before the pod's
 // admission: what its containers hold was free then.
-func (p prediction) podDemands(c *asking.Container) []model.Demand {
+func (p prediction) podDemands(c *recipient) []model.Demand {
 	var demands []model.Demand
 	for name, count := range intent.Total(c.Asker.Beside) {
 		r := p.resources[name]

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
@@ -94,12 +93,12 @@ func (c *committedState) save() savedState {
 }
 
 // saveListing returns a listing for the file.
-func saveListing(l asking.Listing) savedListing {
+func saveListing(l listing) savedListing {
 	return savedListing{l.Read, l.Life, slices.Collect(maps.Keys(l.Pods)), l.Arrived}
 }
 
 // saveContainer returns a container for the file, nil for none.
-func saveContainer(c *asking.Container) *savedContainer {
+func saveContainer(c *recipient) *savedContainer {
 	if c == nil {
 		return nil
 	}
@@ -119,15 +118,15 @@ func saveContainer(c *asking.Container) *savedContainer {
 }
 
 // restore returns the saved container.
-func (k *savedContainer) restore() *asking.Container {
-	c := &asking.Container{
+func (k *savedContainer) restore() *recipient {
+	c := &recipient{
 		Pods: k.Pods, Devices: k.Devices, Newest: k.Newest, Looked: k.Looked, Guessed: k.Guessed, Shown: k.Shown,
 	}
 	if k.Source == "" || k.Owner == nil {
 		c.Owner = k.Owner
 		return c
 	}
-	c.Asker = &asking.Asker{
+	c.Asker = &asker{
 		Source: k.Source, Pod: k.Owner.Pod, UID: k.UID, Name: k.Owner.Name, Requests: k.Requests,
 		Alignment: k.Align, Exact: k.Exact, Pods: k.Pods,
 	}
@@ -163,8 +162,8 @@ func (c *committedState) restore(k savedState, log *slog.Logger) error {
 }
 
 // restore returns the saved listing.
-func (k savedListing) restore() asking.Listing {
-	listing := asking.Listing{Read: k.Looked, Life: k.Life, Arrived: k.Arrived, Pods: map[kubelet.Pod]bool{}}
+func (k savedListing) restore() listing {
+	listing := listing{Read: k.Looked, Life: k.Life, Arrived: k.Arrived, Pods: map[kubelet.Pod]bool{}}
 	for _, pod := range k.Pods {
 		listing.Pods[pod] = true
 	}
@@ -182,7 +181,7 @@ func (k savedState) restoreOpen(now time.Time) *openAdmission {
 	}
 	if p := k.Plan.restore(now); p != nil {
 		if open == nil || !k.Plan.Follows {
-			open = &openAdmission{container: &asking.Container{}, devices: kubelet.Devices{}}
+			open = &openAdmission{container: &recipient{}, devices: kubelet.Devices{}}
 		}
 		devices := open.container.Devices
 		open.container, open.plan = k.Plan.Container.restore(), p

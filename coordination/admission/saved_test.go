@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -165,7 +164,7 @@ func TestDecisionsNameThePod(t *testing.T) {
 // A container that was only guessed to be the one stays so: it is not refused for what it may not be.
 func TestAGuessOutlivesAServer(t *testing.T) {
 	t.Parallel()
-	was := asking.Container{Guessed: true, Shown: true, Looked: true, Devices: kubelet.Devices{gpus: {"gpu"}}}
+	was := recipient{Guessed: true, Shown: true, Looked: true, Devices: kubelet.Devices{gpus: {"gpu"}}}
 	if got := saveContainer(&was).restore(); !got.Guessed || !got.Shown || !got.Looked {
 		t.Errorf("got %+v", got)
 	}
@@ -175,7 +174,7 @@ func TestAGuessOutlivesAServer(t *testing.T) {
 func TestAskerOutlivesAServer(t *testing.T) {
 	t.Parallel()
 	pod := kubelet.Pod{Namespace: "team", Name: "train"}
-	want := asking.Container{Pods: []kubelet.Pod{pod}, Asker: &asking.Asker{
+	want := recipient{Pods: []kubelet.Pod{pod}, Asker: &asker{
 		Source: intent.PodsAPI, Pod: pod, UID: "uid", Name: "c", Alignment: intent.Required, Exact: true,
 		Requests: map[string]int{gpus: 2}, Others: []intent.Alignment{intent.Preferred}, Pods: []kubelet.Pod{pod},
 	}}

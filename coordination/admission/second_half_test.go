@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -95,7 +94,7 @@ func TestSecondHalfWithoutList(t *testing.T) {
 		ids, _ := a.ask(order[0], 1, 2)
 		a.take(pod, order[0], ids)
 		planned := slices.Clone(a.coordinator.current().open.plan.devices[order[1]])
-		a.away, a.now = true, a.now.Add(10*asking.FollowWindow)
+		a.away, a.now = true, a.now.Add(10*FollowWindow)
 		ids, why := a.ask(order[1], 1, 2)
 		if !device.SameSet(ids, planned) || strings.Contains(why, "asked first") {
 			t.Errorf("%v, planned %v: %s", ids, planned, why)
@@ -141,7 +140,7 @@ func TestPodOfTheSameNameAfterALateLook(t *testing.T) {
 					held := map[string][]string{}
 					for _, name := range []string{gpus, vfs} {
 						a.away = name == late
-						a.now = a.now.Add(time.Duration(a.random.IntN(2)) * asking.FollowWindow) // it may not have to look
+						a.now = a.now.Add(time.Duration(a.random.IntN(2)) * FollowWindow) // it may not have to look
 						held[name], _ = a.ask(name, 1, 2)
 						a.take(pod, name, held[name])
 					}
@@ -152,7 +151,7 @@ func TestPodOfTheSameNameAfterALateLook(t *testing.T) {
 					pod = a.add("set-0")
 					a.pods[pod]["c"] = kubelet.Devices{}
 					_, why := a.ask(gpus, 0, 2)
-					if strings.Contains(why, asking.TakesOver) {
+					if strings.Contains(why, takesOver) {
 						t.Errorf("the new pod's container is taken for the old one's next: %s", why)
 					}
 					for name, ids := range held {

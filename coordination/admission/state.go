@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
@@ -31,7 +30,7 @@ type state struct {
 
 	allocates []holders.Allocate       // not yet in the kubelet's records
 	known     map[string]holders.Known // pods of the kubelet's checkpoint, by UID
-	listing   asking.Listing           // the last PodResources List
+	listing   listing                  // the last PodResources List
 	found     holders.Holders          // by the last question, with later Allocates
 	unlisted  holders.Holders          // by the last question: see holders.Result
 	books     func() *books            // of tree, resources and found
@@ -67,7 +66,7 @@ func (s *state) nextID() int {
 }
 
 // release removes the devices of a container that the kubelet rejects.
-func (s *state) release(c *asking.Container) {
+func (s *state) release(c *recipient) {
 	if c == nil {
 		return
 	}
@@ -100,7 +99,7 @@ const (
 // container once. An Allocate before another checkpoint, or of the same resource, is therefore over.
 // Allocates of a different container are over too: if the kubelet continues without a new checkpoint, the
 // kubelet has rejected the earlier container.
-func (s *state) recordAllocate(c *asking.Container, a holders.Allocate) {
+func (s *state) recordAllocate(c *recipient, a holders.Allocate) {
 	if asker := c.Asker; asker != nil && asker.Exact {
 		a.UID, a.Pod, a.Name = asker.UID, asker.Pod, asker.Name
 	}
@@ -238,7 +237,7 @@ func (tx *transaction) livePlan() *plan { return tx.open.live(tx.now()) }
 // openFor makes the container of a question the open one, with its plan, and reports the outcome of the
 // plan before. Name is the resource of the question.
 func (tx *transaction) openFor(
-	c *asking.Container, next *plan, name string, recorded kubelet.Identity,
+	c *recipient, next *plan, name string, recorded kubelet.Identity,
 ) {
 	tx.expirePlan()
 	if before := tx.open; before != nil && before.plan != nil && before.container.ID == c.ID &&
@@ -258,8 +257,8 @@ func (tx *transaction) openFor(
 // endRejected closes the open admission if the kubelet has rejected the container's pod, by its fate or by
 // the evidence, and frees the devices; or if the pod may have been rejected, or nothing relates the container
 // to a call.
-func (tx *transaction) endRejected(e *asking.Evidence, of fate) {
-	if tx.open == nil || tx.open.allocated() != nil && e.Progress == asking.Complete {
+func (tx *transaction) endRejected(e *evidence, of fate) {
+	if tx.open == nil || tx.open.allocated() != nil && e.Progress == progressComplete {
 		return
 	}
 	c := tx.open.container
@@ -273,7 +272,7 @@ func (tx *transaction) endRejected(e *asking.Evidence, of fate) {
 		return
 	}
 	tx.endAdmission()
-	e.Progress, e.Newest = asking.Complete, nil
+	e.Progress, e.Newest = progressComplete, nil
 }
 
 // endAdmission closes the open admission: no call for its container follows. The container keeps its devices

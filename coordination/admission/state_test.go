@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -19,7 +18,7 @@ func TestOpenAdmissionInTime(t *testing.T) {
 	if a.live(now.Add(planTTL-1)) == nil || a.live(now.Add(planTTL)) != nil {
 		t.Error("the plan does not live for its lifetime")
 	}
-	if !a.isRecent(now.Add(asking.FollowWindow-1)) || a.isRecent(now.Add(asking.FollowWindow)) {
+	if !a.isRecent(now.Add(FollowWindow-1)) || a.isRecent(now.Add(FollowWindow)) {
 		t.Error("a call is not recent within the window alone")
 	}
 }
@@ -29,14 +28,14 @@ func TestOpenAdmissionInTime(t *testing.T) {
 func TestRefusedContainerIsComplete(t *testing.T) {
 	t.Parallel()
 	c := emptyServer()
-	c.current().open = &openAdmission{container: &asking.Container{Devices: kubelet.Devices{gpus: {"gpu"}}}}
+	c.current().open = &openAdmission{container: &recipient{Devices: kubelet.Devices{gpus: {"gpu"}}}}
 	_, err := c.commit(func(tx *transaction) error {
 		tx.refuseGrant(grant{name: gpus, ids: []string{"gpu"}}, RefusedDouble,
 			refusal{said: "another pod has the device"})
 		return nil
 	})
 	progress := c.current().open.progress(kubelet.Identity{})
-	if progress != asking.Complete || err != nil {
+	if progress != progressComplete || err != nil {
 		t.Errorf("progress %v, %v", progress, err)
 	}
 }
@@ -58,7 +57,7 @@ func TestHolderAfterAnInitContainer(t *testing.T) {
 func TestRejectedContainerFreesItsOwnDevices(t *testing.T) {
 	t.Parallel()
 	for life, left := range map[string]int{"first": 1, "second": 0, "": 0} {
-		c := &asking.Container{ID: 1, Devices: kubelet.Devices{gpus: {"g1", "g2"}}}
+		c := &recipient{ID: 1, Devices: kubelet.Devices{gpus: {"g1", "g2"}}}
 		s := emptyServer().current().clone()
 		s.allocates = []holders.Allocate{{Resource: gpus, IDs: c.Devices[gpus], Life: "second"}}
 		devices := kubelet.Devices{gpus: {"g1"}}

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/history"
@@ -186,7 +185,7 @@ func (s *storm) Allocate(p *model.Pod, c *model.Container, name string, ids []st
 	if !s.raging {
 		return s.judge.Allocate(p, c, name, ids)
 	}
-	s.now = s.now.Add(asking.FollowWindow / 4)
+	s.now = s.now.Add(FollowWindow / 4)
 	if !s.strikes(chanceOfCallFault) {
 		taken, err := s.coordinator.Allocated(s.t.Context(), name, ids)
 		s.record(func(e *history.Event) { e.Alone, e.Refusal = err != nil, taken.Refusal })
@@ -228,7 +227,7 @@ func (s *storm) step() {
 
 // admit admits a random pod.
 func (s *storm) admit() {
-	s.now = s.now.Add(asking.FollowWindow * time.Duration(1+s.random.IntN(2000)))
+	s.now = s.now.Add(FollowWindow * time.Duration(1+s.random.IntN(2000)))
 	s.blind = false
 	s.admitted++
 	_ = s.kubelet.Admit(s.kubelet.Random(), s)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -24,7 +23,7 @@ func TestPlanClearsItsOwnPodAlone(t *testing.T) {
 			{Pod: other, Name: "c", Devices: kubelet.Devices{gpus: {"g2"}}},
 		})
 		s.open = &openAdmission{
-			container: &asking.Container{Owner: &kubelet.Container{Pod: own, Name: "c"}},
+			container: &recipient{Owner: &kubelet.Container{Pod: own, Name: "c"}},
 			plan: &plan{
 				devices: map[string][]string{gpus: {"g1", planned}}, expires: now.Add(time.Second),
 			},
@@ -55,7 +54,7 @@ func TestSuspectsOfSeveralDevices(t *testing.T) {
 		{Devices: kubelet.Devices{gpus: {"g1"}}}, {Pod: owner, Name: "c", Devices: kubelet.Devices{gpus: {"g2"}}},
 	})
 	s.open = &openAdmission{
-		container: &asking.Container{Pods: pods, Devices: kubelet.Devices{gpus: {"g1"}}},
+		container: &recipient{Pods: pods, Devices: kubelet.Devices{gpus: {"g1"}}},
 	}
 	found := s.suspects(gpus, []string{"g1", "g2"}, now)
 	if len(found) != maxSuspects || found[0] != (suspect{owner, true}) || found[1] != (suspect{pods[1], false}) {

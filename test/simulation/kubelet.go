@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
@@ -51,7 +51,7 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 		s.trace("no plugin of %s is registered", resource)
 		return false
 	}
-	seeds.Sleep(asking.FollowWindow / 4)
+	seeds.Sleep(admission.FollowWindow / 4)
 	s.remember()
 	f := s.arm(end, c, resource, "Allocated", "Pair")
 	s.vanish(resource, ids)
@@ -61,7 +61,7 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 		s.trace("Allocate takes %s", took)
 	}
 	s.disarm(end, f)
-	seeds.Sleep(asking.FollowWindow / 4)
+	seeds.Sleep(admission.FollowWindow / 4)
 	s.checkAlone()
 	if err != nil {
 		why := strings.ReplaceAll(err.Error(), s.dir, "")

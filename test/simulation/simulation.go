@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
@@ -258,7 +258,7 @@ func (s *Simulation) lull() time.Duration {
 	if s.random.IntN(50) == 0 {
 		return time.Duration(1+s.random.IntN(700)) * time.Second
 	}
-	return asking.FollowWindow * time.Duration(1+s.random.IntN(2000))
+	return admission.FollowWindow * time.Duration(1+s.random.IntN(2000))
 }
 
 // note tells of a fault, which ends a calm, and counts the fault.

@@ -154,7 +154,7 @@ func (j *judged) compare(
 		switch {
 		case told.Chance:
 			j.seen[byChance]++
-		case !certain && (told.Required || strict): // see coordination/asking: it is no certain asker
+		case !certain && (told.Required || strict): // see coordination/admission: it is no certain asker
 			j.seen[uncertain]++
 		default:
 			j.t.Errorf("%s\ntold %+v\nthe kubelet says %v\n%s", describe(pod), told, err, j.describe(published))

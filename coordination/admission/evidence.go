@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package asking
+package admission
 
 import (
 	"maps"
@@ -12,24 +12,24 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Evidence is the input of an identification.
-type Evidence struct {
+// evidence is the input of an identification.
+type evidence struct {
 	Resources device.Resources
 	Holders   holders.Holders
 	Recorded  kubelet.Reading[kubelet.Checkpoint]
-	Newest    *Container // of the latest Allocate; nil if no container can be in admission
-	Progress  Progress   // of Newest
+	Newest    *recipient // of the latest Allocate; nil if no container can be in admission
+	Progress  progress   // of Newest
 	// the question came so soon after the latest Allocate as to be the same container's
 	Recent  bool
 	Late    bool                           // a long time has passed since the latest call
 	View    kubelet.Reading[kubelet.View]  // of PodResources
 	Answer  kubelet.Reading[intent.Answer] // of a request source
-	Listing Listing                        // before View
+	Listing listing                        // before View
 }
 
 // open returns the asker of the latest Allocate, if the kubelet's checkpoint shows unfinished allocation.
-func (e *Evidence) open() *Asker {
-	if e.Newest == nil || e.Progress != Open {
+func (e *evidence) open() *asker {
+	if e.Newest == nil || e.Progress != progressOpen {
 		return nil
 	}
 	return e.Newest.Asker
@@ -37,7 +37,7 @@ func (e *Evidence) open() *Asker {
 
 // heldIn returns the devices of our resources that the containers of a pod hold, by container. It looks at
 // each holder once: a pod can have thousands of containers.
-func (e *Evidence) heldIn(pod intent.Pod) map[string]kubelet.Devices {
+func (e *evidence) heldIn(pod intent.Pod) map[string]kubelet.Devices {
 	held := map[string]kubelet.Devices{}
 	add := func(name string, devices kubelet.Devices) {
 		if held[name] == nil {
@@ -57,7 +57,7 @@ func (e *Evidence) heldIn(pod intent.Pod) map[string]kubelet.Devices {
 }
 
 // heldBy returns the devices of our resources held by an asker.
-func heldBy(a *Asker, all holders.Holders, set device.Resources) kubelet.Devices {
+func heldBy(a *asker, all holders.Holders, set device.Resources) kubelet.Devices {
 	devices := kubelet.Devices{}
 	for _, h := range all {
 		if a.isHolder(h) {
@@ -69,7 +69,7 @@ func heldBy(a *Asker, all holders.Holders, set device.Resources) kubelet.Devices
 
 // inheritedBy returns the devices left to an asker by earlier init containers. The kubelet passes them on to
 // the next containers of the pod; an app container or a sidecar keeps them.
-func inheritedBy(a *Asker, all holders.Holders, set device.Resources) kubelet.Devices {
+func inheritedBy(a *asker, all holders.Holders, set device.Resources) kubelet.Devices {
 	left := kubelet.Devices{}
 	add := func(init bool, change func(have, ids []string) []string) {
 		for _, h := range all {
@@ -101,8 +101,8 @@ func subtract(list, remove []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(id string) bool { return slices.Contains(remove, id) })
 }
 
-// Listing is the content of the last PodResources List. A Listing is immutable.
-type Listing struct {
+// listing is the content of the last PodResources List. A listing is immutable.
+type listing struct {
 	Read       bool   // List was called at least once
 	Life       string // of the answering kubelet
 	Pods       map[kubelet.Pod]bool
@@ -113,12 +113,12 @@ type Listing struct {
 }
 
 // With returns the listing after a further List, which may be unknown.
-func (l Listing) With(read kubelet.Reading[kubelet.View]) Listing {
+func (l listing) With(read kubelet.Reading[kubelet.View]) listing {
 	view, err := read.Get()
 	if err != nil {
 		return l
 	}
-	next := Listing{true, view.Life, map[kubelet.Pod]bool{}, view.Containers, l.Arrived}
+	next := listing{true, view.Life, map[kubelet.Pod]bool{}, view.Containers, l.Arrived}
 	for _, pod := range view.Pods {
 		next.Pods[pod] = true
 	}
@@ -130,7 +130,7 @@ func (l Listing) With(read kubelet.Reading[kubelet.View]) Listing {
 
 // arrivals returns the pods missing in the listing, and pods deleted and created again under the same name: a
 // running container never loses a device.
-func (l Listing) arrivals(view kubelet.View) (arrived []kubelet.Pod) {
+func (l listing) arrivals(view kubelet.View) (arrived []kubelet.Pod) {
 	renewed := map[kubelet.Pod]bool{}
 	for c, devices := range l.Containers {
 		for name, ids := range devices {
@@ -147,7 +147,7 @@ func (l Listing) arrivals(view kubelet.View) (arrived []kubelet.Pod) {
 // IsGone reports whether the kubelet has rejected the pod of a container in admission. The kubelet then
 // leaves its checkpoint unwritten, and the checkpoint keeps showing unfinished allocation. PodResources and
 // all request sources show a pod in admission.
-func (e *Evidence) IsGone(c *Container) bool {
+func (e *evidence) IsGone(c *recipient) bool {
 	view, unread := e.View.Get()
 	answer, unknown := e.Answer.Get()
 	switch {
@@ -166,14 +166,14 @@ func (e *Evidence) IsGone(c *Container) bool {
 // request nor its pod is known, and a long time has passed; without a checkpoint a short time suffices. The
 // kubelet can have rejected the pod. PodResources does not show init containers, so an absence there proves
 // nothing.
-func (e *Evidence) IsUnrelated(c *Container) bool {
+func (e *evidence) IsUnrelated(c *recipient) bool {
 	return c.Asker == nil && c.Owner == nil && c.Pods == nil &&
-		(e.Late || e.View.IsKnown() && e.Progress == Unknown && !e.Recent)
+		(e.Late || e.View.IsKnown() && e.Progress == progressUnknown && !e.Recent)
 }
 
 // isGone reports whether a view proves the end of a container unknown to request sources: its devices are
 // gone, or pods have arrived since the last List and a candidate pod is gone.
-func isGone(c *Container, view kubelet.View, arrived []kubelet.Pod) bool {
+func isGone(c *recipient, view kubelet.View, arrived []kubelet.Pod) bool {
 	lives := func(p kubelet.Pod) bool { return slices.Contains(view.Pods, p) }
 	switch {
 	case c.Owner != nil:

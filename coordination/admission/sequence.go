@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package asking
+package admission
 
 import (
 	"slices"
@@ -18,13 +18,13 @@ import (
 // nor PodResources can.
 const FollowWindow = time.Millisecond
 
-// LongPause is the shortest time between two calls for different containers that nothing else tells apart: no
+// longPause is the shortest time between two calls for different containers that nothing else tells apart: no
 // kubelet takes as long between two resources of a container, however busy the node is.
-const LongPause = time.Second
+const longPause = time.Second
 
 // following returns the container continued by a question, judging by the order of the calls, and the reason;
 // nil for a new container.
-func (e *Evidence) following(q *api.PreferRequest) (*Container, string) {
+func (e *evidence) following(q *api.PreferRequest) (*recipient, string) {
 	if len(q.GetMustInclude()) > 0 {
 		return e.takingOver(q)
 	}
@@ -32,7 +32,7 @@ func (e *Evidence) following(q *api.PreferRequest) (*Container, string) {
 	if view, err := e.View.Get(); err == nil {
 		arrived = e.Listing.arrivals(view)
 		if open := e.unwritten(q.GetResource(), view); open != nil {
-			return open, SecondHalf + " of " + open.Name()
+			return open, secondHalf + " of " + open.Name()
 		}
 	}
 	follows, why := e.follows(q, arrived)
@@ -44,15 +44,15 @@ func (e *Evidence) following(q *api.PreferRequest) (*Container, string) {
 
 // takingOver returns the container that takes over from init containers of its pod: the container of the
 // latest Allocate, or a new container.
-func (e *Evidence) takingOver(q *api.PreferRequest) (*Container, string) {
-	if n := e.Newest; n != nil && e.Progress != Complete && n.Lacks(q.GetResource()) {
-		return n, TakesOver
+func (e *evidence) takingOver(q *api.PreferRequest) (*recipient, string) {
+	if n := e.Newest; n != nil && e.Progress != progressComplete && n.Lacks(q.GetResource()) {
+		return n, takesOver
 	}
 	of := e.inherited(q)
 	if len(of) == 0 {
-		return nil, FirstHalf
+		return nil, firstHalf
 	}
-	c := &Container{Inherits: kubelet.Devices{}, Looked: true}
+	c := &recipient{Inherits: kubelet.Devices{}, Looked: true}
 	if of[0].Pod != (kubelet.Pod{}) {
 		c.Pods = []kubelet.Pod{of[0].Pod}
 	}
@@ -69,13 +69,13 @@ func (e *Evidence) takingOver(q *api.PreferRequest) (*Container, string) {
 			}
 		}
 	}
-	return c, TakesOver
+	return c, takesOver
 }
 
 // unwritten returns the container without a resource whose devices PodResources shows and the checkpoint does
 // not contain: the container in admission, even if its Allocates were missed. Returns nil if none or, by the
 // kubelet's records, several match.
-func (e *Evidence) unwritten(name string, view kubelet.View) (open *Container) {
+func (e *evidence) unwritten(name string, view kubelet.View) (open *recipient) {
 	if !e.Recorded.IsKnown() {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (e *Evidence) unwritten(name string, view kubelet.View) (open *Container) {
 		if open != nil {
 			return nil
 		}
-		open = &Container{Owner: &owner, Pods: []kubelet.Pod{h.Pod}, Devices: devices, Looked: true}
+		open = &recipient{Owner: &owner, Pods: []kubelet.Pod{h.Pod}, Devices: devices, Looked: true}
 		if n := e.Newest; n != nil && n.shownBy(view, owner) {
 			of := *n
 			of.Owner, of.Pods, of.Devices = &owner, open.Pods, devices
@@ -104,39 +104,39 @@ func (e *Evidence) unwritten(name string, view kubelet.View) (open *Container) {
 // follows reports whether the asker is the container of the latest Allocate, so that its devices are the
 // first half of the request. The second result is the reason, for people. Arrived are the new pods in
 // PodResources, if just read.
-func (e *Evidence) follows(q *api.PreferRequest, arrived []kubelet.Pod) (bool, string) {
+func (e *evidence) follows(q *api.PreferRequest, arrived []kubelet.Pod) (bool, string) {
 	newest, name, available := e.Newest, q.GetResource(), q.GetAvailable()
 	switch {
 	case newest == nil:
-		return false, FirstHalf
+		return false, firstHalf
 	case !newest.Lacks(name), newest.Asker.hasOtherRequest(q):
-		return false, FirstHalf + ", the next container"
+		return false, firstHalf + ", the next container"
 	case !e.Resources.SameNodes(newest.Devices, name, available):
-		return false, FirstHalf + ", the next container, on another NUMA node"
+		return false, firstHalf + ", the next container, on another NUMA node"
 	case e.View.IsKnown() && newest.Looked && newest.unexplained(arrived) > 0:
-		return false, FirstHalf + ", a new pod has come"
+		return false, firstHalf + ", a new pod has come"
 	}
 	switch e.Progress {
-	case Open:
-		return true, SecondHalf + " of " + newest.Name()
-	case Complete:
-		return false, FirstHalf + ", the next container"
+	case progressOpen:
+		return true, secondHalf + " of " + newest.Name()
+	case progressComplete:
+		return false, firstHalf + ", the next container"
 	default:
 		return e.guess(name, available, arrived)
 	}
 }
 
 // guess replaces follows without the kubelet's checkpoint.
-func (e *Evidence) guess(name string, available []string, arrived []kubelet.Pod) (bool, string) {
+func (e *evidence) guess(name string, available []string, arrived []kubelet.Pod) (bool, string) {
 	newest := e.Newest
 	nodes := e.Resources.Nodes(name, available)
 	switch others := newest.unexplained(arrived); {
 	case !e.View.IsKnown():
 		return e.Recent, "neither checkpoint nor PodResources read, judged by time"
 	case others == 0:
-		return true, SecondHalf + " of " + newest.Name()
+		return true, secondHalf + " of " + newest.Name()
 	case others == len(arrived):
-		return false, FirstHalf + ", a new pod has come"
+		return false, firstHalf + ", a new pod has come"
 	case newest.Unasked && len(nodes) > 0:
 		// Both containers need the same nodes, and the latest allocation took all free devices there. If a device
 		// is free again, time has passed; if not, a new pod with a question there requests no pair, and following
@@ -150,7 +150,7 @@ func (e *Evidence) guess(name string, available []string, arrived []kubelet.Pod)
 }
 
 // freeBeside reports whether further devices of a container's resources are free on its NUMA nodes.
-func freeBeside(c *Container, all holders.Holders, set device.Resources) bool {
+func freeBeside(c *recipient, all holders.Holders, set device.Resources) bool {
 	units := all.ByUnit(set.UnitOf)
 	for name, ids := range c.Devices {
 		nodes := set.Nodes(name, ids)

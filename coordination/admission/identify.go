@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package asking
+package admission
 
 import (
 	"cmp"
@@ -15,15 +15,15 @@ import (
 )
 
 // IdentifyContainer returns the container of a question, with its devices so far.
-func (e *Evidence) IdentifyContainer(q *api.PreferRequest) (Container, Knowledge) {
+func (e *evidence) IdentifyContainer(q *api.PreferRequest) (recipient, knowledge) {
 	following, why := e.following(q)
 	isNewest := following != nil && following == e.Newest
-	known := Knowledge{Source: intent.Inference, Why: why}
+	known := knowledge{Source: intent.Inference, Why: why}
 	view, unread := e.View.Get()
 	if unread == nil {
 		known.Source = intent.PodResources
 	}
-	var c Container
+	var c recipient
 	if following != nil {
 		c = following.asAsker(q)
 		following = &c
@@ -50,7 +50,7 @@ func (e *Evidence) IdentifyContainer(q *api.PreferRequest) (Container, Knowledge
 }
 
 // IdentifyRecipient returns the asker of an Allocate without a question; nil without a request source.
-func (e *Evidence) IdentifyRecipient(q *api.PreferRequest) *Asker {
+func (e *evidence) IdentifyRecipient(q *api.PreferRequest) *asker {
 	answer, err := e.Answer.Get()
 	if err != nil {
 		return nil
@@ -61,9 +61,9 @@ func (e *Evidence) IdentifyRecipient(q *api.PreferRequest) *Asker {
 // ContainerOf returns the container of an asker for an Allocate of a resource, with its devices so far. The
 // Allocate does not continue the container of the latest Allocate if that container is complete, or if it
 // already has devices of the resource.
-func (e *Evidence) ContainerOf(asker *Asker, resource string) Container {
+func (e *evidence) ContainerOf(asker *asker, resource string) recipient {
 	following := e.Newest
-	if following != nil && (e.Progress == Complete || !following.Lacks(resource)) {
+	if following != nil && (e.Progress == progressComplete || !following.Lacks(resource)) {
 		following = nil
 	}
 	return e.containerOf(asker, following)
@@ -71,8 +71,8 @@ func (e *Evidence) ContainerOf(asker *Asker, resource string) Container {
 
 // containerOf returns the container of an asker with its devices. Following is the container identified by
 // the order of the calls, nil for none.
-func (e *Evidence) containerOf(asker *Asker, following *Container) Container {
-	c := Container{Asker: asker, Pods: asker.Pods}
+func (e *evidence) containerOf(asker *asker, following *recipient) recipient {
+	c := recipient{Asker: asker, Pods: asker.Pods}
 	if n := e.Newest; n != nil && (n.Asker.Is(asker) || following.continues(n, asker)) {
 		c = *n
 		c.Asker = asker
@@ -97,17 +97,17 @@ func (e *Evidence) containerOf(asker *Asker, following *Container) Container {
 //   - a pod new since the last List comes first;
 //   - else the youngest pod, because the kubelet admits a batch of new pods by age (HandlePodAdditions in
 //     pkg/kubelet/kubelet.go), and its containers in order of allocation.
-func (e *Evidence) likeliest(q *api.PreferRequest, candidates []Asker, answer intent.Answer) *Asker {
+func (e *evidence) likeliest(q *api.PreferRequest, candidates []asker, answer intent.Answer) *asker {
 	if len(candidates) == 0 {
 		return nil
 	}
 	arrived := e.arrived()
 	open := e.open()
-	likeliest := slices.MinFunc(candidates, func(a, b Asker) int {
+	likeliest := slices.MinFunc(candidates, func(a, b asker) int {
 		byArrival := compareFirst(slices.Contains(arrived, a.Pod), slices.Contains(arrived, b.Pod))
 		return cmp.Or(compareFirst(a.Is(open), b.Is(open)), byArrival, b.Created.Compare(a.Created))
 	})
-	differs := func(candidate Asker) bool { return !equalRequest(&likeliest, &candidate) }
+	differs := func(candidate asker) bool { return !equalRequest(&likeliest, &candidate) }
 	another := e.mayBeAnother(q, answer)
 	likeliest.Exact = likeliest.Is(open) && open.Exact || !slices.ContainsFunc(candidates, differs) && !another
 	for _, candidate := range candidates {
@@ -123,7 +123,7 @@ func (e *Evidence) likeliest(q *api.PreferRequest, candidates []Asker, answer in
 
 // alignments returns the alignments of candidates, without duplicates, and "" for a pod that no request
 // source lists.
-func alignments(candidates []Asker, unlisted bool) (all []intent.Alignment) {
+func alignments(candidates []asker, unlisted bool) (all []intent.Alignment) {
 	if unlisted {
 		all = append(all, "")
 	}
@@ -136,7 +136,7 @@ func alignments(candidates []Asker, unlisted bool) (all []intent.Alignment) {
 }
 
 // possiblePods returns the candidates for the pod of a container without owner; nil if unknown.
-func (e *Evidence) possiblePods(asker *Asker) []kubelet.Pod {
+func (e *evidence) possiblePods(asker *asker) []kubelet.Pod {
 	if asker != nil {
 		return asker.Pods
 	}
@@ -144,7 +144,7 @@ func (e *Evidence) possiblePods(asker *Asker) []kubelet.Pod {
 }
 
 // arrived returns the pods that arrived last, by PodResources as just read; nil if not read.
-func (e *Evidence) arrived() []kubelet.Pod {
+func (e *evidence) arrived() []kubelet.Pod {
 	if !e.View.IsKnown() {
 		return nil
 	}
@@ -166,8 +166,8 @@ func compareFirst(a, b bool) int {
 // candidates returns the containers compatible with a question: for each pod not started, the first container
 // without the requested devices. The kubelet allocates for the containers of a pod in order, therefore a
 // container with devices completes all earlier containers.
-func (e *Evidence) candidates(q *api.PreferRequest, answer intent.Answer) []Asker {
-	var found []Asker
+func (e *evidence) candidates(q *api.PreferRequest, answer intent.Answer) []asker {
+	var found []asker
 	for _, pod := range answer.Pods {
 		if !e.mayBeInAdmission(pod, q) {
 			continue
@@ -190,7 +190,7 @@ func (e *Evidence) candidates(q *api.PreferRequest, answer intent.Answer) []Aske
 
 // mayBeInAdmission reports whether the kubelet can be admitting a pod: the pod is not started, PodResources
 // shows the pod, and devices to be included belong to its init containers.
-func (e *Evidence) mayBeInAdmission(pod intent.Pod, q *api.PreferRequest) bool {
+func (e *evidence) mayBeInAdmission(pod intent.Pod, q *api.PreferRequest) bool {
 	view, unread := e.View.Get()
 	switch {
 	case pod.Started:
@@ -205,7 +205,7 @@ func (e *Evidence) mayBeInAdmission(pod intent.Pod, q *api.PreferRequest) bool {
 
 // inherited returns the holders of the devices that an answer has to include. Without holders, these are the
 // devices on the NUMA nodes of the Topology Manager's choice, where fewer are free than requested.
-func (e *Evidence) inherited(q *api.PreferRequest) holders.Holders {
+func (e *evidence) inherited(q *api.PreferRequest) holders.Holders {
 	if len(q.GetMustInclude()) == 0 {
 		return nil
 	}
@@ -224,17 +224,17 @@ func holdsAny(all holders.Holders, pod intent.Pod) bool {
 // checkpoint proves unfinished allocation, an asker requests all resources of the container's devices. If no
 // candidate is the container itself, its devices belong to another candidate: the identification was the
 // likeliest of several.
-func (e *Evidence) narrow(candidates []Asker, following *Container) []Asker {
-	is := func(a Asker) bool { return a.Is(following.Asker) }
-	if following == nil || e.Progress != Open || slices.ContainsFunc(candidates, is) {
+func (e *evidence) narrow(candidates []asker, following *recipient) []asker {
+	is := func(a asker) bool { return a.Is(following.Asker) }
+	if following == nil || e.Progress != progressOpen || slices.ContainsFunc(candidates, is) {
 		return candidates
 	}
-	return slices.DeleteFunc(candidates, func(a Asker) bool { return !a.requestsAll(following.Devices) })
+	return slices.DeleteFunc(candidates, func(a asker) bool { return !a.requestsAll(following.Devices) })
 }
 
 // mayBeAnother reports whether a container besides the candidates can be the asker: a started container whose
 // record the kubelet has lost, for which the kubelet's pod workers allocate again.
-func (e *Evidence) mayBeAnother(q *api.PreferRequest, answer intent.Answer) bool {
+func (e *evidence) mayBeAnother(q *api.PreferRequest, answer intent.Answer) bool {
 	if of := e.inherited(q); len(of) > 0 { // the container takes over from an init container of its pod
 		return !slices.ContainsFunc(answer.Pods, func(p intent.Pod) bool { return holdsAny(of, p) })
 	}

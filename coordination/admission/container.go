@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package asking
+package admission
 
 import (
 	"maps"
@@ -10,10 +10,10 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Container is a container in admission, with the devices allocated so far. A Container is immutable.
-type Container struct {
+// recipient is a container in admission, with the devices allocated so far. A recipient is immutable.
+type recipient struct {
 	ID      int // unique among containers in admission; 0 before the first device
-	Asker   *Asker
+	Asker   *asker
 	Owner   *kubelet.Container // as shown by PodResources; nil if not shown
 	Pods    []kubelet.Pod      // candidates for the container's pod; nil if unknown
 	Devices kubelet.Devices    // allocated
@@ -31,7 +31,7 @@ type Container struct {
 }
 
 // WithDevices returns the container with devices of a resource added.
-func (c Container) WithDevices(name string, ids []string) Container {
+func (c recipient) WithDevices(name string, ids []string) recipient {
 	next := maps.Clone(c.Devices)
 	if next == nil {
 		next = kubelet.Devices{}
@@ -47,7 +47,7 @@ func (c Container) WithDevices(name string, ids []string) Container {
 //   - If c has devices of two containers, because the second container seemed to continue the first, the
 //     result has only the devices of one.
 //   - If the view does not show the devices, or is unknown, the result is c.
-func (c *Container) ShownIn(read kubelet.Reading[kubelet.View]) *Container {
+func (c *recipient) ShownIn(read kubelet.Reading[kubelet.View]) *recipient {
 	view, err := read.Get()
 	if c == nil || err != nil {
 		return c
@@ -60,9 +60,9 @@ func (c *Container) ShownIn(read kubelet.Reading[kubelet.View]) *Container {
 	own, rest := c.splitByOwner(has)
 	switch {
 	case len(rest) > 0 && len(has[c.Newest]) > 0:
-		return &Container{Owner: &owner, Devices: own, Newest: c.Newest, Unasked: true}
+		return &recipient{Owner: &owner, Devices: own, Newest: c.Newest, Unasked: true}
 	case len(rest) > 0:
-		return &Container{Devices: rest, Newest: c.Newest, Unasked: true}
+		return &recipient{Devices: rest, Newest: c.Newest, Unasked: true}
 	}
 	next := *c
 	next.Owner = &owner
@@ -74,7 +74,7 @@ func (c *Container) ShownIn(read kubelet.Reading[kubelet.View]) *Container {
 
 // ownerIn returns the container that a look shows with devices of c: with those of the newest Allocate if
 // there is one, else the first by resource and name.
-func (c *Container) ownerIn(view kubelet.View) (owner kubelet.Container, shown bool) {
+func (c *recipient) ownerIn(view kubelet.View) (owner kubelet.Container, shown bool) {
 	for _, name := range append([]string{c.Newest}, slices.Sorted(maps.Keys(c.Devices))...) {
 		owner, _, shown = view.HolderOf(name, c.Devices[name])
 		if shown {
@@ -86,7 +86,7 @@ func (c *Container) ownerIn(view kubelet.View) (owner kubelet.Container, shown b
 
 // splitByOwner divides the devices of c by resource: own if an owner is shown with any devices of the
 // resource, rest if it is not.
-func (c *Container) splitByOwner(shown kubelet.Devices) (own, rest kubelet.Devices) {
+func (c *recipient) splitByOwner(shown kubelet.Devices) (own, rest kubelet.Devices) {
 	own, rest = kubelet.Devices{}, kubelet.Devices{}
 	for name, ids := range c.Devices {
 		if len(shown[name]) > 0 {
@@ -99,16 +99,16 @@ func (c *Container) splitByOwner(shown kubelet.Devices) (own, rest kubelet.Devic
 }
 
 // Lacks reports whether the container has no device of a resource.
-func (c *Container) Lacks(name string) bool { return len(c.Devices[name]) == 0 }
+func (c *recipient) Lacks(name string) bool { return len(c.Devices[name]) == 0 }
 
 // Has reports whether a device is allocated to the container or inherited by the container.
-func (c *Container) Has(name, id string) bool {
+func (c *recipient) Has(name, id string) bool {
 	return slices.Contains(c.Devices[name], id) || slices.Contains(c.Inherits[name], id)
 }
 
 // asAsker returns the container as the asker of a question. The kubelet requests all devices of a resource at
 // once: an asker with another request was a wrong guess, and the container is unknown.
-func (c Container) asAsker(q *api.PreferRequest) Container {
+func (c recipient) asAsker(q *api.PreferRequest) recipient {
 	if c.Asker == nil || c.Asker.Requests[q.GetResource()] == int(q.GetSize()) {
 		return c
 	}
@@ -120,7 +120,7 @@ func (c Container) asAsker(q *api.PreferRequest) Container {
 }
 
 // HasAny reports whether any device of a set is allocated to the container.
-func (c *Container) HasAny(devices kubelet.Devices) bool {
+func (c *recipient) HasAny(devices kubelet.Devices) bool {
 	for name, ids := range devices {
 		if slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(c.Devices[name], id) }) {
 			return true
@@ -130,7 +130,7 @@ func (c *Container) HasAny(devices kubelet.Devices) bool {
 }
 
 // Complete reports whether the container has all requested devices of our resources.
-func (c *Container) Complete(ours func(name string) bool) bool {
+func (c *recipient) Complete(ours func(name string) bool) bool {
 	for name, count := range c.Asker.Requests {
 		if ours(name) && len(c.Devices[name]) != count {
 			return false
@@ -140,10 +140,10 @@ func (c *Container) Complete(ours func(name string) bool) bool {
 }
 
 // Identified reports whether the container's pod is known.
-func (c *Container) Identified() bool { return c.Owner != nil || len(c.Pods) == 1 }
+func (c *recipient) Identified() bool { return c.Owner != nil || len(c.Pods) == 1 }
 
 // Likely returns the container's name, nil if unknown.
-func (c *Container) Likely() *kubelet.Container {
+func (c *recipient) Likely() *kubelet.Container {
 	if c.Asker == nil || len(c.Pods) > 1 {
 		return c.Owner
 	}
@@ -152,7 +152,7 @@ func (c *Container) Likely() *kubelet.Container {
 }
 
 // PodUID returns the UID of the pod of the container's name, "" if unknown.
-func (c *Container) PodUID() string {
+func (c *recipient) PodUID() string {
 	if name := c.Likely(); name == nil || c.Asker == nil || c.Asker.Pod != name.Pod {
 		return ""
 	}
@@ -160,7 +160,7 @@ func (c *Container) PodUID() string {
 }
 
 // Name returns the container's name for people.
-func (c *Container) Name() string {
+func (c *recipient) Name() string {
 	switch {
 	case c.Owner != nil:
 		return c.Owner.String()
@@ -174,32 +174,32 @@ func (c *Container) Name() string {
 }
 
 // half returns the half of the container's devices in question.
-func (c *Container) half() string {
+func (c *recipient) half() string {
 	switch {
 	case len(c.Devices) > 0:
-		return SecondHalf
+		return secondHalf
 	case len(c.Inherits) > 0:
-		return TakesOver
+		return takesOver
 	default:
-		return FirstHalf
+		return firstHalf
 	}
 }
 
 // continues reports whether the container, identified by the order of the calls, is the container of the
 // latest Allocate and compatible with an asker unknown at the time.
-func (c *Container) continues(newest *Container, asker *Asker) bool {
+func (c *recipient) continues(newest *recipient, asker *asker) bool {
 	return c != nil && c.ID == newest.ID && c.Asker == nil && asker.requestsAll(newest.Devices) &&
 		(c.Owner == nil || *c.Owner == asker.Container())
 }
 
 // shownBy reports whether a view shows at least one of the container's devices with a name.
-func (c *Container) shownBy(view kubelet.View, as kubelet.Container) bool {
+func (c *recipient) shownBy(view kubelet.View, as kubelet.Container) bool {
 	return c.HasAny(view.Containers[as])
 }
 
 // unexplained counts the arrived pods besides the container's own pod, which is new too if PodResources was
 // not read before the first device was allocated.
-func (c *Container) unexplained(arrived []kubelet.Pod) int {
+func (c *recipient) unexplained(arrived []kubelet.Pod) int {
 	own := 0
 	switch {
 	case c.Owner != nil && slices.Contains(arrived, c.Owner.Pod),

@@ -1,23 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package asking identifies the container for which the kubelet requests or allocates devices: pure functions
-// of values read before.
-//
-// The kubelet names no container. A container in admission is a container whose spec requests a resource of
-// Tandem and has no device of the resource yet (identify.go). If a request source reports the
-// pods of the node (package intent) and the kubelet's records report the holders (package holders), at most
-// one container matches, because the kubelet admits containers serially.
-//
-// Without a request source, the order of the calls identifies the container (sequence.go). The kubelet writes
-// its device checkpoint after all resources of a container are allocated, before the next container. A call
-// therefore belongs to the container of the latest Allocate if, and only if, the checkpoint is unchanged
-// since. Two exceptions:
-//
-//   - A changed device list writes the checkpoint amid a container. PodResources then shows the container.
-//   - If the kubelet rejects a pod amid a container, the kubelet does not write the checkpoint. The pod is
-//     then missing in PodResources and in request sources (evidence.go). Of a container whose pod is unknown,
-//     a pause of a second decides: no kubelet needs as long between two resources.
-package asking
+package admission
 
 import (
 	"fmt"
@@ -33,8 +16,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Asker is a container as a request source reports the container: identity and request.
-type Asker struct {
+// asker is a container as a request source reports the container: identity and request.
+type asker struct {
 	Source    intent.Source
 	Pod       kubelet.Pod
 	UID       string // of the pod
@@ -59,11 +42,11 @@ type Asker struct {
 }
 
 // newAsker returns the asker for a container, given by index in its pod.
-func newAsker(source intent.Source, set device.Resources, pod intent.Pod, index int) *Asker {
+func newAsker(source intent.Source, set device.Resources, pod intent.Pod, index int) *asker {
 	container := pod.Containers[index]
 	requests := maps.Clone(container.Requests)
 	maps.DeleteFunc(requests, func(name string, _ int) bool { return set[name] == nil })
-	a := &Asker{
+	a := &asker{
 		Source: source, Pod: pod.Pod, UID: pod.UID, Created: pod.Created, Alignment: pod.Alignment,
 		Name: container.Name, Requests: requests, CPUs: container.CPUs, Beside: pod.Containers,
 		Chosen: pod.Chosen, Remarks: pod.Remarks,
@@ -75,20 +58,20 @@ func newAsker(source intent.Source, set device.Resources, pod intent.Pod, index 
 }
 
 // Alignments returns the alignment of each candidate, the container's own first; "" if a pod sets none.
-func (a *Asker) Alignments() []intent.Alignment {
+func (a *asker) Alignments() []intent.Alignment {
 	return append([]intent.Alignment{a.Alignment}, a.Others...)
 }
 
 // Container returns the name of the container.
-func (a *Asker) Container() kubelet.Container { return kubelet.Container{Pod: a.Pod, Name: a.Name} }
+func (a *asker) Container() kubelet.Container { return kubelet.Container{Pod: a.Pod, Name: a.Name} }
 
 // Is reports whether two askers are the same container of the same pod. A nil asker equals no asker.
-func (a *Asker) Is(another *Asker) bool {
+func (a *asker) Is(another *asker) bool {
 	return a != nil && another != nil && a.UID == another.UID && a.Container() == another.Container()
 }
 
 // isHolder reports whether a holder is the container.
-func (a *Asker) isHolder(h holders.Holder) bool {
+func (a *asker) isHolder(h holders.Holder) bool {
 	if h.Name != a.Name {
 		return false
 	}
@@ -97,12 +80,12 @@ func (a *Asker) isHolder(h holders.Holder) bool {
 
 // hasOtherRequest reports whether the container certainly requests a number of devices different from a
 // question.
-func (a *Asker) hasOtherRequest(q *api.PreferRequest) bool {
+func (a *asker) hasOtherRequest(q *api.PreferRequest) bool {
 	return a != nil && a.Exact && a.Requests[q.GetResource()] != int(q.GetSize())
 }
 
 // requestsAll reports whether the container requests all resources of a set of devices.
-func (a *Asker) requestsAll(devices kubelet.Devices) bool {
+func (a *asker) requestsAll(devices kubelet.Devices) bool {
 	for name := range devices {
 		if a.Requests[name] == 0 {
 			return false
@@ -112,12 +95,12 @@ func (a *Asker) requestsAll(devices kubelet.Devices) bool {
 }
 
 // equalRequest reports whether two askers are interchangeable for a decision.
-func equalRequest(a, b *Asker) bool {
+func equalRequest(a, b *asker) bool {
 	return maps.Equal(a.Requests, b.Requests) && a.Alignment == b.Alignment && slices.Equal(a.Chosen, b.Chosen)
 }
 
 // describe returns the container and its request as text.
-func (a *Asker) describe() string {
+func (a *asker) describe() string {
 	var wants []string
 	for _, name := range slices.Sorted(maps.Keys(a.Requests)) {
 		wants = append(wants, fmt.Sprintf("%d %s", a.Requests[name], name))
@@ -131,23 +114,23 @@ func (a *Asker) describe() string {
 
 // The states of an asking container.
 const (
-	FirstHalf  = "first half"  // no devices yet
-	SecondHalf = "second half" // some devices, with more to follow
-	// TakesOver is the state of a container with devices of an init container of its pod: the kubelet passes
+	firstHalf  = "first half"  // no devices yet
+	secondHalf = "second half" // some devices, with more to follow
+	// takesOver is the state of a container with devices of an init container of its pod: the kubelet passes
 	// them on to the next container.
-	TakesOver = "takes over from an init container"
+	takesOver = "takes over from an init container"
 )
 
-// Knowledge describes the identification of an asking container, for people and for records of decisions.
-type Knowledge struct {
+// knowledge describes the identification of an asking container, for people and for records of decisions.
+type knowledge struct {
 	Source intent.Source
 	Why    string // the half of the container
 	Remark string // use of devices chosen by a scheduler; "" for none chosen
-	Asker  *Asker // nil without a request source
+	Asker  *asker // nil without a request source
 }
 
 // For returns the knowledge as text, for a question about a kind of devices; "" without a question.
-func (k Knowledge) For(kind device.Kind) string {
+func (k knowledge) For(kind device.Kind) string {
 	if k.Source == "" {
 		return ""
 	}
@@ -163,7 +146,7 @@ func (k Knowledge) For(kind device.Kind) string {
 	return shortenText(strings.Join(known, "; "), maxKnown-len(source)) + "; " + source
 }
 
-// maxKnown limits the text of a Knowledge, in bytes. A pod can request any number of resources, and the text
+// maxKnown limits the text of a knowledge, in bytes. A pod can request any number of resources, and the text
 // is stored with the decision.
 const maxKnown = 512
 
@@ -177,21 +160,21 @@ func shortenText(text string, most int) string {
 
 // describeOrder adds the order of the kubelet's calls for a container's two kinds, if known.
 func describeOrder(kind device.Kind, why string) string {
-	if rest, first := strings.CutPrefix(why, FirstHalf); first {
+	if rest, first := strings.CutPrefix(why, firstHalf); first {
 		return "kubelet asked first for " + kind.Plural() + rest
 	}
-	if rest, second := strings.CutPrefix(why, SecondHalf); second {
+	if rest, second := strings.CutPrefix(why, secondHalf); second {
 		return "kubelet asked for " + kind.Plural() + " after " + kind.Other().Plural() + rest
 	}
 	return why
 }
 
-// Progress is the kubelet's progress with a container.
-type Progress int
+// progress is the kubelet's progress with a container.
+type progress int
 
 // The kubelet's progress.
 const (
-	Unknown  Progress = iota
-	Open              // the container's remaining resources come next
-	Complete          // all resources of the container are allocated
+	progressUnknown  progress = iota
+	progressOpen              // the container's remaining resources come next
+	progressComplete          // all resources of the container are allocated
 )

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package asking
+package admission
 
 import (
 	"testing"
@@ -12,14 +12,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
-
-const (
-	gpus = "amd.com/gpu"
-	vfs  = "nvidia.com/vf"
-)
-
-// wish is what a container asks for.
-type wish struct{ gpus, vfs int }
 
 // Kubelets before 1.34 show a pod that they have just rejected like one that waits.
 func TestWhoAsksOfSeveral(t *testing.T) {
@@ -66,14 +58,14 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := &Evidence{
+			e := &evidence{
 				Resources: device.Resources{
 					gpus: device.NewResource(gpus, device.GPU, nil), vfs: device.NewResource(vfs, device.VF, nil),
 				},
 				Holders: holders.Holders{
 					{UID: started.UID, Pod: started.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"its own"}}},
 				},
-				Listing: Listing{Arrived: tc.arrived, Pods: map[kubelet.Pod]bool{old.Pod: true, young.Pod: true}},
+				Listing: listing{Arrived: tc.arrived, Pods: map[kubelet.Pod]bool{old.Pod: true, young.Pod: true}},
 				View:    tc.view,
 				Answer:  kubelet.Read(intent.Answer{Source: tc.source, Pods: tc.pods}, nil),
 			}
@@ -96,7 +88,7 @@ func TestDevicesOfAnEarlierPodOfTheName(t *testing.T) {
 		Containers: []intent.Container{{Name: "c", Requests: map[string]int{gpus: 1}}},
 	}
 	for uid, asks := range map[string]bool{"old": true, "new": false, "": false} {
-		e := &Evidence{
+		e := &evidence{
 			Resources: announced(t),
 			Answer:    kubelet.Read(intent.Answer{Source: intent.PodsAPI, Pods: []intent.Pod{pod}}, nil),
 			Holders:   holders.Holders{{UID: uid, Pod: pod.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}}},
@@ -104,7 +96,7 @@ func TestDevicesOfAnEarlierPodOfTheName(t *testing.T) {
 		if got := e.IdentifyRecipient(&api.PreferRequest{Resource: gpus, Size: 1}); (got != nil) != asks {
 			t.Errorf("devices of UID %q: %v asks, want somebody: %t", uid, got, asks)
 		}
-		asker := &Asker{Pod: pod.Pod, UID: pod.UID, Name: "c"}
+		asker := &asker{Pod: pod.Pod, UID: pod.UID, Name: "c"}
 		if c := e.ContainerOf(asker, vfs); c.Has(gpus, "g1") == asks {
 			t.Errorf("devices of UID %q: the container has %v, want them: %t", uid, c.Devices, !asks)
 		}
@@ -115,9 +107,9 @@ func TestDevicesOfAnEarlierPodOfTheName(t *testing.T) {
 func TestLateCallIsUnrelated(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
-		e := &Evidence{Late: late, Progress: Open}
+		e := &evidence{Late: late, Progress: progressOpen}
 		for pods, want := range map[string]bool{"": late, "a": false} {
-			c := &Container{ID: 1, Devices: kubelet.Devices{gpus: {"g1"}}}
+			c := &recipient{ID: 1, Devices: kubelet.Devices{gpus: {"g1"}}}
 			if pods != "" {
 				c.Pods = []kubelet.Pod{{Name: pods}}
 			}
@@ -138,7 +130,7 @@ func TestPodThatIsCreatedAgainArrives(t *testing.T) {
 			Containers: map[kubelet.Container]kubelet.Devices{{Pod: pod, Name: "c"}: {gpus: {id}}},
 		}
 	}
-	before := Listing{}.With(kubelet.Read(list("g1"), nil))
+	before := listing{}.With(kubelet.Read(list("g1"), nil))
 	for id, arrived := range map[string]int{"g1": 0, "g2": 1} {
 		if got := before.arrivals(list(id)); len(got) != arrived || arrived > 0 && got[0] != pod {
 			t.Errorf("with %s: %v arrived, want %d", id, got, arrived)
@@ -150,9 +142,9 @@ func TestPodThatIsCreatedAgainArrives(t *testing.T) {
 // is of another container.
 func TestCompleteContainerTakesNothingOver(t *testing.T) {
 	t.Parallel()
-	for progress, is := range map[Progress]bool{Open: true, Unknown: true, Complete: false} {
-		newest := &Container{ID: 7, Devices: kubelet.Devices{gpus: {"g1"}}}
-		e := &Evidence{Resources: announced(t), Newest: newest, Progress: progress}
+	for progress, is := range map[progress]bool{progressOpen: true, progressUnknown: true, progressComplete: false} {
+		newest := &recipient{ID: 7, Devices: kubelet.Devices{gpus: {"g1"}}}
+		e := &evidence{Resources: announced(t), Newest: newest, Progress: progress}
 		got, _ := e.following(&api.PreferRequest{Resource: vfs, MustInclude: []string{"v1"}, Size: 1})
 		if (got == newest) != is {
 			t.Errorf("progress %v: %+v", progress, got)
@@ -165,16 +157,16 @@ func TestCompleteContainerTakesNothingOver(t *testing.T) {
 func TestContainerAfterACompleteOne(t *testing.T) {
 	t.Parallel()
 	set := announced(t)
-	before := &Container{ID: 1, Devices: kubelet.Devices{vfs: {"0000:0c:00.1"}}}
-	asker := &Asker{Pod: kubelet.Pod{Name: "b"}, UID: "b", Name: "c", Requests: map[string]int{gpus: 4, vfs: 4}}
-	for progress, follows := range map[Progress]bool{Complete: false, Open: true} {
-		e := &Evidence{Resources: set, Newest: before, Progress: progress}
+	before := &recipient{ID: 1, Devices: kubelet.Devices{vfs: {"0000:0c:00.1"}}}
+	asker := &asker{Pod: kubelet.Pod{Name: "b"}, UID: "b", Name: "c", Requests: map[string]int{gpus: 4, vfs: 4}}
+	for progress, follows := range map[progress]bool{progressComplete: false, progressOpen: true} {
+		e := &evidence{Resources: set, Newest: before, Progress: progress}
 		c := e.ContainerOf(asker, gpus)
 		if got := c.ID == before.ID && !c.Lacks(vfs); got != follows {
 			t.Errorf("progress %v: %+v, want it to be the container before: %t", progress, c, follows)
 		}
 	}
-	e := &Evidence{Resources: set, Newest: before, Progress: Open}
+	e := &evidence{Resources: set, Newest: before, Progress: progressOpen}
 	if c := e.ContainerOf(asker, vfs); c.ID != 0 {
 		t.Errorf("given VFs again: %+v", c)
 	}
@@ -185,11 +177,11 @@ func TestContainerAfterACompleteOne(t *testing.T) {
 func TestAnotherNumberIsAnotherContainer(t *testing.T) {
 	t.Parallel()
 	for size, follows := range map[int]bool{2: true, 1: false} {
-		e := &Evidence{
-			Resources: announced(t), Progress: Open,
-			Newest: &Container{
+		e := &evidence{
+			Resources: announced(t), Progress: progressOpen,
+			Newest: &recipient{
 				ID: 1, Devices: kubelet.Devices{gpus: {"0000:19:00.0"}},
-				Asker: &Asker{UID: "a", Name: "side", Exact: true, Requests: map[string]int{gpus: 1, vfs: 2}},
+				Asker: &asker{UID: "a", Name: "side", Exact: true, Requests: map[string]int{gpus: 1, vfs: 2}},
 			},
 		}
 		if got, why := e.following(&api.PreferRequest{Resource: vfs, Size: uint32(size)}); (got != nil) != follows {
@@ -202,10 +194,10 @@ func TestAnotherNumberIsAnotherContainer(t *testing.T) {
 // requests is of an unknown container.
 func TestAskerOfAnotherNumberIsUnknown(t *testing.T) {
 	t.Parallel()
-	asker := &Asker{UID: "a", Requests: map[string]int{gpus: 2, vfs: 2}}
+	asker := &asker{UID: "a", Requests: map[string]int{gpus: 2, vfs: 2}}
 	for size, known := range map[int]bool{1: false, 2: true, 3: false} {
 		q := &api.PreferRequest{Resource: vfs, Size: uint32(size)}
-		c := Container{Asker: asker, Pods: []kubelet.Pod{{Name: "a"}}}.asAsker(q)
+		c := recipient{Asker: asker, Pods: []kubelet.Pod{{Name: "a"}}}.asAsker(q)
 		if (c.Asker != nil) != known || (c.Pods != nil) != known {
 			t.Errorf("a question for %d: asker %v, pods %v", size, c.Asker, c.Pods)
 		}
@@ -215,9 +207,9 @@ func TestAskerOfAnotherNumberIsUnknown(t *testing.T) {
 // A question continues a container whose devices are not in the checkpoint yet, and no other container.
 func TestCompleteContainerIsNotContinued(t *testing.T) {
 	t.Parallel()
-	for progress, continues := range map[Progress]bool{Open: true, Complete: false} {
-		newest := &Container{ID: 7, Devices: kubelet.Devices{gpus: {"0000:2f:00.0"}}}
-		e := &Evidence{Resources: announced(t), Newest: newest, Progress: progress,
+	for progress, continues := range map[progress]bool{progressOpen: true, progressComplete: false} {
+		newest := &recipient{ID: 7, Devices: kubelet.Devices{gpus: {"0000:2f:00.0"}}}
+		e := &evidence{Resources: announced(t), Newest: newest, Progress: progress,
 			Recorded: kubelet.Read(kubelet.Checkpoint{}, nil)}
 		if got, why := e.following(&api.PreferRequest{Resource: vfs, Size: 1}); (got == newest) != continues {
 			t.Errorf("progress %v: %v, %s", progress, got, why)
@@ -229,20 +221,20 @@ func TestCompleteContainerIsNotContinued(t *testing.T) {
 // source tells of it: else its pairs file would lack the first half.
 func TestContainerThatASourceTellsOfLater(t *testing.T) {
 	t.Parallel()
-	asker := &Asker{Pod: kubelet.Pod{Name: "b"}, UID: "b", Name: "c", Requests: map[string]int{gpus: 2, vfs: 2}}
+	asker := &asker{Pod: kubelet.Pod{Name: "b"}, UID: "b", Name: "c", Requests: map[string]int{gpus: 2, vfs: 2}}
 	owner, other := asker.Container(), kubelet.Container{Pod: kubelet.Pod{Name: "a"}, Name: "c"}
 	devices := kubelet.Devices{gpus: {"0000:2f:00.0", "0000:46:00.0"}}
-	newest := &Container{ID: 7, Devices: devices}
+	newest := &recipient{ID: 7, Devices: devices}
 	for name, c := range map[string]struct {
-		following *Container
+		following *recipient
 		want      int
 	}{
 		"itself":             {newest, 7},
-		"as it is shown":     {&Container{ID: 7, Devices: devices, Owner: &owner}, 7},
-		"shown with another": {&Container{ID: 7, Devices: devices, Owner: &other}, 0},
+		"as it is shown":     {&recipient{ID: 7, Devices: devices, Owner: &owner}, 7},
+		"shown with another": {&recipient{ID: 7, Devices: devices, Owner: &other}, 0},
 		"none":               {nil, 0},
 	} {
-		e := &Evidence{Resources: announced(t), Newest: newest, Progress: Open}
+		e := &evidence{Resources: announced(t), Newest: newest, Progress: progressOpen}
 		if got := e.containerOf(asker, c.following); got.ID != c.want {
 			t.Errorf("%s: %+v, want ID %d", name, got, c.want)
 		}
@@ -267,7 +259,7 @@ func announced(t *testing.T) (set device.Resources) {
 func TestLostContainerPassesNothingOn(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []bool{false, true} {
-		e := &Evidence{Resources: announced(t), Holders: holders.Holders{{
+		e := &evidence{Resources: announced(t), Holders: holders.Holders{{
 			UID: "u", Pod: kubelet.Pod{Name: "a"}, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}, Lost: lost,
 		}}}
 		of := e.inherited(&api.PreferRequest{Resource: gpus, MustInclude: []string{"g1"}, Size: 2})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package asking
+package admission
 
 import (
 	"reflect"
@@ -30,7 +30,7 @@ func TestContainerThatALookShowsTwice(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for range 20 { // in any order of the containers
-				given := Container{ID: 1}.WithDevices("vf", vfs["vf"]).WithDevices("gpu", gpus["gpu"])
+				given := recipient{ID: 1}.WithDevices("vf", vfs["vf"]).WithDevices("gpu", gpus["gpu"])
 				got := given.ShownIn(kubelet.Read(kubelet.View{Containers: c.shown}, nil))
 				if !reflect.DeepEqual(got.Owner, c.owner) || !reflect.DeepEqual(got.Devices, c.devices) {
 					t.Fatalf("owner %v, devices %v; want %v, %v", got.Owner, got.Devices, c.owner, c.devices)
@@ -43,7 +43,7 @@ func TestContainerThatALookShowsTwice(t *testing.T) {
 // A container is immutable: its devices stay, whatever a later state adds.
 func TestWithDevicesKeepsTheContainer(t *testing.T) {
 	t.Parallel()
-	first := Container{}.WithDevices(gpus, []string{"g1"})
+	first := recipient{}.WithDevices(gpus, []string{"g1"})
 	second := first.WithDevices(vfs, []string{"v1"})
 	if !first.Lacks(vfs) || second.Lacks(gpus) || second.Lacks(vfs) || second.Newest != vfs {
 		t.Errorf("first %+v, second %+v", first, second)
