@@ -25,7 +25,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -107,7 +106,7 @@ func (o *options) driverConfig(log *slog.Logger) (dra.Config, error) {
 		}
 	}
 	config.Tree = t.readPlaced
-	config.Host = grants.Host{
+	config.Host = rdma.Host{
 		Sys: sys, SRIOV: pools.SRIOVAt(o.SysfsRoot, sys), Dev: dev, DevinfoDir: o.vfs.DevinfoDir,
 	}
 	if m := o.Monitor(); m != nil {

@@ -23,7 +23,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
@@ -86,10 +85,10 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 		found.BringUp(up)
 	}
 	pairs := filepath.Join(flags.RunFolder(), "pairs")
-	host := grants.Host{
+	host := rdma.Host{
 		Sys: sys, SRIOV: pools.SRIOVAt(flags.SysfsRoot, sys), Dev: dev, DevinfoDir: own.DevinfoDir, PairsDir: pairs,
 	}
-	specs := grants.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
+	specs := rdma.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
 	var kept []pools.Pool
 	if own.useCDI {
 		host.CDI = &specs
@@ -109,7 +108,7 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 // cleanUp removes the CDI specs of the stock plugins that this daemon replaces, and its own specs of removed
 // pools. The specs of current pools, like the files for Multus, stay when the daemon ends: another instance
 // may have started already, and containers of running pods restart with these specs while no daemon runs.
-func cleanUp(specs *grants.CDI, config *pools.Config, kept []pools.Pool) (err error) {
+func cleanUp(specs *rdma.CDI, config *pools.Config, kept []pools.Pool) (err error) {
 	some, all := config.Shares()
 	if !all {
 		err = specs.CleanUp(kept...)
@@ -135,7 +134,7 @@ func (o *options) register(set *pflag.FlagSet) {
 		"add device nodes to containers through CDI annotations")
 	set.BoolVar(&o.cdiDevices, "cdi-devices", false,
 		"with --use-cdi, use the CDIDevices field instead of annotations; requires kubelet 1.31 or later")
-	set.StringSliceVar(&o.cdiDirs, "cdi-dirs", grants.CDIDirs,
+	set.StringSliceVar(&o.cdiDirs, "cdi-dirs", rdma.CDIDirs,
 		"folders of CDI specs; specs are written to the last folder")
 	o.registerStock(set)
 }

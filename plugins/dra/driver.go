@@ -71,7 +71,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -291,7 +290,7 @@ type Config struct {
 	NoGPUs string
 	// Tree reads the PCI tree, with devices at their actual locations.
 	Tree func() (*topology.Tree, error)
-	Host grants.Host // locations of files on the machine; the driver sets PairsDir and CDI
+	Host rdma.Host // locations of files on the machine; the driver sets PairsDir and CDI
 
 	Policy     intent.Policy // alignment annotations that pods may use
 	VFsPerPF   int           // maximum number of published VFs of a PF; 0 for all

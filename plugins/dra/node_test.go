@@ -25,7 +25,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -136,7 +135,7 @@ func (n *node) config(c *cluster, podUID string) (dra.Config, *shown) {
 		NodeName: nodeName, PodUID: podUID, KubeletDir: n.kubelet, RunDir: n.run(), CDIDir: n.path("cdi"),
 		Client: c, GPUs: gpus, VFs: vfs,
 		Tree:     func() (*topology.Tree, error) { return topology.Read(n.sys) },
-		Host:     grants.Host{Sys: n.sys, Dev: fstest.MapFS{}, DevinfoDir: n.path("devinfo")},
+		Host:     rdma.Host{Sys: n.sys, Dev: fstest.MapFS{}, DevinfoDir: n.path("devinfo")},
 		VFsPerPF: 16, Log: log,
 	}, s
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/test/functions"
 )
 
@@ -105,7 +104,7 @@ func offered(t *testing.T, s functions.Sysfs, dev fstest.MapFS, prefix, list str
 	t.Helper()
 	vfs := find(t, s.FS(), list, prefix, nil)
 	member := newRecorder()
-	host := grants.Host{Sys: s.FS(), Dev: dev, DevinfoDir: filepath.Join(t.TempDir(), "devinfo", "dp")}
+	host := Host{Sys: s.FS(), Dev: dev, DevinfoDir: filepath.Join(t.TempDir(), "devinfo", "dp")}
 	return NewPlugin(vfs.Names()[0], vfs, host, member, slog.New(slog.DiscardHandler)), member
 }
 

@@ -18,7 +18,6 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/test/functions"
 )
 
@@ -29,7 +28,7 @@ func withCDI(
 	t.Helper()
 	p, _ := offered(t, s, dev, prefix, list)
 	dir := t.TempDir()
-	p.host.CDI = &grants.CDI{Dirs: []string{t.TempDir(), dir}, Field: field}
+	p.host.CDI = &CDI{Dirs: []string{t.TempDir(), dir}, Field: field}
 	pool, _ := p.vfs.latestPool(p.name)
 	p.restoreFiles(pool)
 	return p, dir
@@ -92,7 +91,7 @@ func TestCDIResolves(t *testing.T) {
 		for i, id := range []string{"0000:81:00.2", "0000:81:00.3"} {
 			first, _ := offered(t, s, nil, "intel.com", two)
 			p := NewPlugin(first.vfs.Names()[i], first.vfs, first.host, newRecorder(), first.log)
-			p.host.CDI = &grants.CDI{Dirs: []string{dir}, Field: field}
+			p.host.CDI = &CDI{Dirs: []string{dir}, Field: field}
 			pool, _ := p.vfs.latestPool(p.name)
 			p.restoreFiles(pool)
 			got, err := respond(t.Context(), p, []string{id})
@@ -300,7 +299,7 @@ func TestCDIFolderThatCanBeWrittenLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, _ := offered(t, s, nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))
 			dir := filepath.Join(t.TempDir(), "cdi")
-			p.host.CDI = &grants.CDI{Dirs: []string{dir}}
+			p.host.CDI = &CDI{Dirs: []string{dir}}
 			pool, _ := p.vfs.latestPool(p.name)
 			if writtenBefore {
 				p.restoreFiles(pool)

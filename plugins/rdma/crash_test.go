@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/test/functions"
@@ -83,7 +82,7 @@ func newCDINode(t *testing.T, d *disk.Disk) *cdiNode {
 	p, _ := offered(t, rdmaVF(), nodes, "nvidia.com", resources(rdmaPool))
 	dir := t.TempDir()
 	p.host.Disk, p.host.DevinfoDir = d.Disk(), filepath.Join(dir, "devinfo file")
-	p.host.CDI = &grants.CDI{Disk: d.Disk(), Dirs: []string{filepath.Join(dir, "CDI spec")}}
+	p.host.CDI = &CDI{Disk: d.Disk(), Dirs: []string{filepath.Join(dir, "CDI spec")}}
 	return &cdiNode{p, dir}
 }
 

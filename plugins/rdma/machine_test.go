@@ -34,7 +34,7 @@ func config(t testing.TB, text string) *pools.Config {
 }
 
 // find finds the pools of a machine.
-func find(t testing.TB, sys fs.FS, list, prefix string, events Events) *VFs {
+func find(t testing.TB, sys fs.FS, list, prefix string, events events) *VFs {
 	t.Helper()
 	finder := pools.Finder{Sys: sys, Prefix: prefix}
 	file := filepath.Join(t.TempDir(), "vfs.json")

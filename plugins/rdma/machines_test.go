@@ -14,7 +14,6 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
@@ -33,7 +32,7 @@ func TestPluginOnSocket(t *testing.T) {
 		resources(`{"resourceName": "mlnx", "resourcePrefix": "nvidia.com", "selectors": {"vendors": ["15b3"], "IsRdma": true}}`),
 		"intel.com", nil)
 	log := slog.New(slog.DiscardHandler)
-	host := grants.Host{
+	host := Host{
 		Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: filepath.Join(t.TempDir(), "dp"),
 	}
 	dir := kubelettest.Dir(t)
@@ -101,7 +100,7 @@ func BenchmarkStart1016(b *testing.B) {
 	sys := manyVFs(b)
 	for b.Loop() {
 		vfs := find(b, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
-		host := grants.Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: b.TempDir()}
+		host := Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: b.TempDir()}
 		plugin := NewPlugin("intel.com/a", vfs, host, newRecorder(), slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(b.Context())
 		err := plugin.Watch(ctx, func(list []deviceplugin.Device) {
@@ -131,7 +130,7 @@ func BenchmarkAllocate8Of1016(b *testing.B) {
 	sys := manyVFs(b)
 	vfs := find(b, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
 	pool, _ := vfs.latestPool("intel.com/a")
-	host := grants.Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: b.TempDir()}
+	host := Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: b.TempDir()}
 	plugin := NewPlugin("intel.com/a", vfs, host, newRecorder(), slog.New(slog.DiscardHandler))
 	var eight []string
 	for i := range 8 {

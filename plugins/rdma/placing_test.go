@@ -18,7 +18,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
@@ -54,7 +53,7 @@ func placeWith(t testing.TB, machine, list string, config coordination.Config) *
 	}
 	vfs := find(t, recorded.FS(), list, "nvidia.com", nil)
 	name := vfs.Names()[0]
-	host := grants.Host{
+	host := Host{
 		Sys: recorded.FS(), Dev: os.DirFS(dir), DevinfoDir: filepath.Join(dir, "dp"),
 		PairsDir: filepath.Join(config.RunDir, "pairs"),
 	}

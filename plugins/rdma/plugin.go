@@ -8,7 +8,7 @@
 //
 //	config.json, sysfs ──package pools──▶ []Pool ──▶ VFs ──▶ Plugin ◀──▶ kubelet
 //	                                       events ──▲         ▲ ◀──▶ coordination.Member
-//	                                                    package grants
+//	                                                    grant.go, cdi.go, pairs.go
 //
 // It also replaces the RDMA shared device plugin (Mellanox/k8s-rdma-shared-dev-plugin), with that plugin's
 // config.json: an HCA is offered once for each container that may share it. That plugin offers numbers, each
@@ -25,8 +25,16 @@
 // image, and the kernel destroys the queue pairs of an ended container when its processes close the uverbs
 // device (ib_uverbs_close in drivers/infiniband/core/uverbs_main.c).
 //
-// Package pools reads the facts about devices and assigns the devices to resources, package grants determines
-// the container's access to its devices. Package rdma handles changes over time: [VFs] computes the pools at
+// Package pools reads the facts about devices and assigns the devices to resources. grant.go determines a
+// container's access to the devices of a pool: environment and device nodes, or the names of CDI devices
+// (cdi.go), a device-info file for Multus, and the description of the container's pairs (pairs.go). All of it
+// is read at the time of the allocation, below the roots of a [Host]:
+//
+//	pools.Device ──Host.Grant──▶ Grant ──Host.Edits──▶ container.Edits ◀──Host.Pairs, Pairs.Tell
+//	                               ├──cdiSpec.Write──▶ CDI spec of the pool
+//	                               └──Host.WriteDevinfo──▶ device-info file
+//
+// The rest handles changes over time: [VFs] computes the pools at
 // the start and after each change of the machine, and a [Plugin] for each resource reports them to the
 // kubelet and the coordinator and answers the kubelet. A device's access is computed at the time of Allocate,
 // because the kernel renumbers device nodes when a driver is bound.
@@ -52,7 +60,7 @@
 //     given.
 //   - memory file: reported devices, and attributes that containers hide; the node's functions, and gone ones
 //     of containers; every check; sysfs. With unknown holders all stay.
-//   - CDI spec, in package grants: device nodes of the pool; its devices; every check, every 5 s and each
+//   - CDI spec: device nodes of the pool; its devices; every check, every 5 s and each
 //     Allocate; sysfs, then memory.
 package rdma
 
@@ -74,12 +82,11 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// Member is the part of *coordination.Member that a pool uses.
-type Member interface {
+// member is the part of *coordination.Member that a pool uses.
+type member interface {
 	Publish(device.Announcement)
 	List([]device.Device) ([]device.Device, <-chan struct{})
 	AwaitTaken(ctx context.Context)
@@ -91,7 +98,7 @@ type Member interface {
 }
 
 var (
-	_ Member                 = (*coordination.Member)(nil)
+	_ member                 = (*coordination.Member)(nil)
 	_ deviceplugin.Resource  = (*Plugin)(nil)
 	_ deviceplugin.Preferrer = (*Plugin)(nil)
 )
@@ -100,14 +107,14 @@ var (
 type Plugin struct {
 	name   string
 	vfs    *VFs
-	host   grants.Host
-	spec   grants.Spec
-	member Member
+	host   Host
+	spec   cdiSpec
+	member member
 	log    *slog.Logger
 }
 
 // NewPlugin returns the plugin of one pool; Watch starts it.
-func NewPlugin(name string, vfs *VFs, host grants.Host, member Member, log *slog.Logger) *Plugin {
+func NewPlugin(name string, vfs *VFs, host Host, member member, log *slog.Logger) *Plugin {
 	return &Plugin{name: name, vfs: vfs, host: host, member: member, log: log.With("resource", name)}
 }
 
@@ -260,8 +267,8 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 }
 
 // giveDevices determines a container's access to the devices and writes Multus' device-info files.
-func (p *Plugin) giveDevices(pool pools.Pool, ids []string) (map[string]*grants.Grant, error) {
-	given := make(map[string]*grants.Grant, len(ids))
+func (p *Plugin) giveDevices(pool pools.Pool, ids []string) (map[string]*Grant, error) {
+	given := make(map[string]*Grant, len(ids))
 	for _, id := range ids {
 		d, ok := pool.Device(id)
 		if !ok {
@@ -310,9 +317,9 @@ const (
 func (p *Plugin) keepFiles(ctx context.Context) {
 	ticker := time.NewTicker(filesPause)
 	defer ticker.Stop()
-	nothing := map[string]*grants.Grant{}
+	nothing := map[string]*Grant{}
 	spec, devinfo := system.Complaint{}, system.Complaint{}
-	for given := map[string]*grants.Grant(nil); ; {
+	for given := map[string]*Grant(nil); ; {
 		looked := p.vfs.nextLook()
 		if err := p.spec.Write(p.host, p.newestPool, given); spec.IsNew(err) {
 			p.log.Error(noSpec, "error", err)

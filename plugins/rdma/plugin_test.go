@@ -18,7 +18,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/topology"
@@ -30,7 +29,7 @@ func onDisk(t *testing.T, s functions.Sysfs, list string) (*Plugin, *recorder, s
 	root := s.Folder(t)
 	vfs := find(t, os.DirFS(root), list, "intel.com", MachineEvents(root, config(t, list)))
 	member := newRecorder()
-	host := grants.Host{
+	host := Host{
 		Sys: os.DirFS(root), Dev: os.DirFS(t.TempDir()), DevinfoDir: filepath.Join(t.TempDir(), "dp"),
 	}
 	return NewPlugin("intel.com/a", vfs, host, member, slog.New(slog.DiscardHandler)), member, root

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
@@ -101,7 +100,7 @@ func TestSoftwareRDMA(t *testing.T) {
 				t.Fatal(diff)
 			}
 			pool, _ := vfs.latestPool("intel.com/a")
-			granted := grants.Host{Sys: os.DirFS(root), Dev: os.DirFS("/dev")}.Grant(pool.Devices[0], pool.Resource)
+			granted := Host{Sys: os.DirFS(root), Dev: os.DirFS("/dev")}.Grant(pool.Devices[0], pool.Resource)
 			if !slices.Equal(granted.RDMA, []string{softRDMA}) || len(nodes["infiniband_verbs"]) != 1 {
 				t.Errorf("RDMA devices %v, nodes %v", granted.RDMA, nodes)
 			}
@@ -138,7 +137,7 @@ func linkByNetlink(t *testing.T) *netlink.LinkAttrs {
 	return link.Attrs()
 }
 
-func nodesOf(g *grants.Grant) (paths []string) {
+func nodesOf(g *Grant) (paths []string) {
 	for _, node := range g.Nodes {
 		paths = append(paths, node.Host)
 	}

@@ -28,7 +28,7 @@ type VFs struct {
 	config *pools.Config
 	known  Known
 	log    *slog.Logger
-	events Events
+	events events
 	look   system.Trigger // the machine may have changed
 	health *health.Monitor
 
@@ -63,7 +63,7 @@ type Known struct {
 // FindVFs computes the pools of a configuration. Events reports changes of the machine; it may be nil. Run
 // scans for changes.
 func FindVFs(
-	finder pools.Finder, config *pools.Config, known Known, events Events, log *slog.Logger,
+	finder pools.Finder, config *pools.Config, known Known, events events, log *slog.Logger,
 ) (*VFs, error) {
 	boot, err := known.Disk.BootID()
 	memory := newMemory(boot)

@@ -387,7 +387,7 @@ func TestWhenToLook(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		config string
-		events Events
+		events events
 		want   time.Duration // until the VF that has come is seen
 	}{
 		{"events", "", func(ctx context.Context, changed func()) error {

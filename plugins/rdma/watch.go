@@ -128,14 +128,14 @@ func (v *VFs) awaitQuiet(ctx context.Context) {
 	}
 }
 
-// Events calls changed after each possible change of the machine, until ctx is done, and once when it begins
+// events calls changed after each possible change of the machine, until ctx is done, and once when it begins
 // to receive changes; earlier changes are not reported. It returns an error if it cannot receive changes.
-type Events func(ctx context.Context, changed func()) error
+type events func(ctx context.Context, changed func()) error
 
 // MachineEvents returns the events of the machine below a sysfs root. For /sys they come from the kernel over
 // netlink: inotify does not report changes that the kernel itself makes in sysfs. For any other root, a
 // directory, they come from inotify, and a change is assumed after each interval.
-func MachineEvents(sysfsRoot string, c *pools.Config) Events {
+func MachineEvents(sysfsRoot string, c *pools.Config) events {
 	if filepath.Clean(sysfsRoot) != "/sys" {
 		return func(ctx context.Context, changed func()) error { return folderEvents(ctx, sysfsRoot, changed) }
 	}

@@ -101,7 +101,7 @@ var foreign = []string{
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	var source strings.Builder
-	for _, folder := range []string{"cmd", "plugins/gpu/nvidia/settings"} {
+	for _, folder := range []string{"cmd", "plugins/gpu/nvidia"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ os.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err

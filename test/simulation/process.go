@@ -22,7 +22,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 )
@@ -117,7 +116,7 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 			return nil, err
 		}
 		found.Heed(n.hardware.Monitor())
-		host := grants.Host{
+		host := rdma.Host{
 			Disk: p.disk.product(), Sys: p.node.hardware, Dev: &n.dev,
 			DevinfoDir: n.devinfoDir(), PairsDir: filepath.Join(p.node.runDir(), "pairs"),
 		}

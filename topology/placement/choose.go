@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // Choose chooses Count devices of every half together. All held devices are kept, even if Count is smaller.
@@ -19,7 +18,7 @@ import (
 // the other VFs follow round by round, in the order of the GPUs that they serve; if there are fewer, the
 // position of a VF is that of its first GPU. Pairs have the same order.
 func Choose(t *topology.Tree, r Request) (Choice, error) {
-	return chooseInSteps(t, r, solver.MaxSteps)
+	return chooseInSteps(t, r, maxSteps)
 }
 
 // chooseInSteps is Choose with a limit of steps for each attempt.
@@ -40,7 +39,7 @@ type attempt struct {
 	gpus, vfs side
 	links     []topology.Link
 	places    *places
-	solver    solver.Solver
+	solver    solver
 }
 
 // newAttempt builds the tree of places of a request.
@@ -57,7 +56,7 @@ func newAttempt(t *topology.Tree, r Request, steps int) (*attempt, error) {
 		t = new(topology.Tree)
 	}
 	p := newPlaces(t, &gpus, &vfs)
-	s := solver.New(p.root, solver.NewShares(gpus.count, vfs.count), steps)
+	s := newSolver(p.root, newShares(gpus.count, vfs.count), steps)
 	return &attempt{gpus: gpus, vfs: vfs, links: r.Links, places: p, solver: s}, nil
 }
 
@@ -95,7 +94,7 @@ func (a *attempt) newChoice(optimal bool) Choice {
 	slices.SortFunc(c.VFs, compareDevices)
 	redirected := 0
 	if s.Pairs > 0 {
-		m := newMatcher(p, &s.Shares)
+		m := newMatcher(p, &s.shares)
 		m.matchBelow(p.root)
 		c.Pairs = m.pairs
 		sortPairs(p.tree, c.Pairs, c.VFs)
@@ -103,7 +102,7 @@ func (a *attempt) newChoice(optimal bool) Choice {
 			redirected = countRedirected(p.tree, c.Pairs)
 		}
 	}
-	c.Reason = c.describeChoice(&s.Shares, p, redirected)
+	c.Reason = c.describeChoice(&s.shares, p, redirected)
 	return c
 }
 
@@ -197,7 +196,7 @@ type side struct {
 // part is the role of a device: its resource and how it counts.
 type part struct {
 	resource int
-	tally    solver.Tally
+	tally    tally
 }
 
 // normalizeHalves normalizes halves, so that later steps do not depend on the order of the lists. Of several
@@ -214,21 +213,21 @@ func normalizeHalves(halves []Half, spare, taken []Device, what string) (side, e
 	s := side{devices: make([]Device, 0, n), parts: make([]part, 0, n), wanted: make([]int, len(halves))}
 	seen := make(map[string]bool, n)
 	for i, h := range halves {
-		s.wanted[i] = s.addPart(h.Held, part{i, solver.Tally{Held: 1, Most: 1}}, seen)
+		s.wanted[i] = s.addPart(h.Held, part{i, tally{Held: 1, Most: 1}}, seen)
 	}
 	for i, h := range halves {
-		held, p := s.wanted[i], part{i, solver.Tally{Most: 1}}
+		held, p := s.wanted[i], part{i, tally{Most: 1}}
 		s.wanted[i] = max(h.Count, held)
 		s.count += s.wanted[i]
 		if s.wanted[i] == 0 {
-			p = part{0, solver.Tally{Spare: 1}}
+			p = part{0, tally{Spare: 1}}
 		}
 		if free := s.addPart(h.Free, p, seen); s.wanted[i] > held+free {
 			return side{}, fmt.Errorf("choose %d %s: %d held and %d free", s.wanted[i], what, held, free)
 		}
 	}
-	s.addPart(spare, part{0, solver.Tally{Spare: 1}}, seen)
-	s.addPart(taken, part{0, solver.Tally{Taken: 1}}, seen)
+	s.addPart(spare, part{0, tally{Spare: 1}}, seen)
+	s.addPart(taken, part{0, tally{Taken: 1}}, seen)
 	return s, nil
 }
 
@@ -257,7 +256,7 @@ func sortHalves(halves []Half) []Half {
 }
 
 // asResources returns the requested resources if devices of several are requested, otherwise nil.
-func (s *side) asResources() []solver.Resource {
+func (s *side) asResources() []resource {
 	several := 0
 	for _, wanted := range s.wanted {
 		several += min(wanted, 1)
@@ -265,7 +264,7 @@ func (s *side) asResources() []solver.Resource {
 	if several < 2 {
 		return nil
 	}
-	resources := make([]solver.Resource, len(s.wanted))
+	resources := make([]resource, len(s.wanted))
 	for i, wanted := range s.wanted {
 		resources[i].Wanted = wanted
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // unit is one participation of a device in a pair.
@@ -18,7 +17,7 @@ type unit struct {
 
 // matcher forms the pairs of the marked devices.
 type matcher struct {
-	*solver.Shares
+	*shares
 	places     *places
 	pairs      []Pair
 	redirected bool     // some pair is at a place that redirects
@@ -26,9 +25,9 @@ type matcher struct {
 	devices    []Device // scratch space for the devices of a group
 }
 
-func newMatcher(p *places, s *solver.Shares) *matcher {
+func newMatcher(p *places, s *shares) *matcher {
 	return &matcher{
-		Shares: s, places: p, pairs: make([]Pair, 0, s.Pairs), gpus: make([]unit, 0, s.Pairs),
+		shares: s, places: p, pairs: make([]Pair, 0, s.Pairs), gpus: make([]unit, 0, s.Pairs),
 		vfs: make([]unit, 0, s.Pairs), devices: make([]Device, 0, s.Pairs),
 	}
 }
@@ -36,9 +35,9 @@ func newMatcher(p *places, s *solver.Shares) *matcher {
 // matchBelow forms the pairs below a place: as many as possible at every place, from the groups up, the first
 // pair of each device before any second pair, the lowest GPU with the lowest VF. Devices without a partner
 // remain for the place above.
-func (m *matcher) matchBelow(n *solver.Place) {
+func (m *matcher) matchBelow(n *place) {
 	fromGPUs, fromVFs := len(m.gpus), len(m.vfs)
-	if n.Kind == solver.Group {
+	if n.Kind == kindGroup {
 		m.devices = m.places.takenGPUs(n, m.devices[:0])
 		m.gpus = appendUnits(m.gpus, m.devices, m.PerGPU, n.Chosen.Extras*min(m.GPUExtra, 1))
 		m.devices = m.places.takenVFs(n, m.devices[:0])
@@ -153,7 +152,7 @@ type rails struct {
 
 // railPool is a pool that gives VFs.
 type railPool struct {
-	*solver.Pool
+	*pool
 	devices []Device
 	picked  int     // the first picked devices are selected, including held ones
 	indices []int32 // index of each device; noIndex for devices that are already counted or have no index
@@ -176,7 +175,7 @@ func (p *places) alignRails() {
 		for i := range f.Pools {
 			if l := &f.Pools[i]; l.Taken > 0 {
 				r.pools = append(r.pools, railPool{
-					Pool: l, devices: p.devices[l.Number], picked: l.Held, indices: make([]int32, l.Most),
+					pool: l, devices: p.devices[l.Number], picked: l.Held, indices: make([]int32, l.Most),
 				})
 				r.pools[len(r.pools)-1].setIndices(vfs)
 				indices = max(indices, len(vfs))

@@ -71,12 +71,12 @@
 //	3 GPUs + 3 VFs   two pairs are PIX; 0000:46 gets the other VF of 0000:0c, across root complexes (NODE)
 //
 // An algorithm that chooses the GPUs first fails here: GPUs that are near each other or low are not those
-// with VFs. Package solver describes how the best choice is found.
+// with VFs. solver.go describes how the best choice is found.
 //
 // # Bounds
 //
-// The answer is optimal, and [Choice.Optimal] is true, unless the search needs more than [solver.MaxSteps]
-// steps, or there are more than [solver.MaxCards] cards with irregular links. Requests of any size on 8 GPUs
+// The answer is optimal, and [Choice.Optimal] is true, unless the search needs more than maxSteps
+// steps, or there are more than maxCards cards with irregular links. Requests of any size on 8 GPUs
 // and 64 VFs, 16 GPUs and 128 VFs, or 64 partitions and 64 VFs are within the bounds, and so are requests of
 // up to 256 of each on 1024 GPUs and 8192 VFs. With irregular links the halves of a request on more than 8
 // GPUs must not be too unequal. Several resources are within the bounds if few places have devices of one
@@ -99,7 +99,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // Device is a device to place: a GPU, a partition of a GPU, or a VF.
@@ -200,7 +199,7 @@ func countDigits(s string) int {
 
 // describeChoice describes the choice in one sentence: "4 pairs: 4 PIX; VFs on 4 PFs; 12 same-switch pairs
 // left".
-func (c *Choice) describeChoice(s *solver.Shares, p *places, redirected int) string {
+func (c *Choice) describeChoice(s *shares, p *places, redirected int) string {
 	var text string
 	switch {
 	case s.GPUs+s.VFs == 0:

@@ -6,13 +6,12 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // places is the tree of places of a request, with the devices of each place.
 type places struct {
 	tree    *topology.Tree
-	root    *solver.Place // nil if no device may be chosen
+	root    *place // nil if no device may be chosen
 	sites   map[topology.Address]*site
 	pfs     []*port
 	all     []*spot    // in the order of creation, including places without devices to choose from
@@ -21,24 +20,24 @@ type places struct {
 
 // spot is a place under construction, which has only a reference to its parent.
 type spot struct {
-	solver.Place
+	place
 	above  *spot
 	direct *spot // of a bridge or root complex: the group directly below it
 }
 
 // port is a PF with VFs that may be chosen.
 type port struct {
-	solver.PF
+	pf
 	address topology.Address
 	group   *spot
 }
 
 // site caches the places of a PCI function.
 type site struct {
-	bridge *spot       // the function as a bridge
-	group  *spot       // the group of the function
-	card   *spot       // the card in the slot, stored with the slot's first function
-	nic    *solver.NIC // likewise
+	bridge *spot // the function as a bridge
+	group  *spot // the group of the function
+	card   *spot // the card in the slot, stored with the slot's first function
+	nic    *nic  // likewise
 	pf     *port
 }
 
@@ -51,12 +50,12 @@ func (p *places) functionOf(a topology.Address) topology.Address {
 }
 
 // directLinks returns the direct links between cards with GPUs that may be chosen.
-func (p *places) directLinks(links []topology.Link) []solver.Link {
-	found := make([]solver.Link, 0, len(links))
+func (p *places) directLinks(links []topology.Link) []link {
+	found := make([]link, 0, len(links))
 	for _, l := range links {
 		a, b := p.cardOf(l.A), p.cardOf(l.B)
 		if a != nil && b != nil && a != b {
-			found = append(found, solver.NewLink(&a.Place, &b.Place, l.Hops, l.Count))
+			found = append(found, newLink(&a.place, &b.place, l.Hops, l.Count))
 		}
 	}
 	return found
@@ -71,7 +70,7 @@ func (p *places) cardOf(a topology.Address) *spot {
 }
 
 // takenGPUs appends the marked GPUs below a place.
-func (p *places) takenGPUs(n *solver.Place, taken []Device) []Device {
+func (p *places) takenGPUs(n *place, taken []Device) []Device {
 	for _, child := range n.Children {
 		taken = p.takenGPUs(child, taken)
 	}
@@ -79,7 +78,7 @@ func (p *places) takenGPUs(n *solver.Place, taken []Device) []Device {
 }
 
 // takenVFs appends the marked VFs below a place.
-func (p *places) takenVFs(n *solver.Place, taken []Device) []Device {
+func (p *places) takenVFs(n *place, taken []Device) []Device {
 	for _, child := range n.Children {
 		taken = p.takenVFs(child, taken)
 	}
@@ -89,7 +88,7 @@ func (p *places) takenVFs(n *solver.Place, taken []Device) []Device {
 	return taken
 }
 
-func (p *places) appendTaken(taken []Device, pools []solver.Pool) []Device {
+func (p *places) appendTaken(taken []Device, pools []pool) []Device {
 	for _, l := range pools {
 		taken = append(taken, p.devices[l.Number][:l.Taken]...)
 	}
@@ -100,7 +99,7 @@ func (p *places) appendTaken(taken []Device, pools []solver.Pool) []Device {
 func (p *places) pairsLeft() int {
 	sum := 0
 	for _, g := range p.all {
-		if g.Kind == solver.Group && g.Level.Direct() {
+		if g.Kind == kindGroup && g.Level.Direct() {
 			sum += min(g.GPUs.Free()-g.Chosen.GPUs+g.GPUs.Held, g.VFs.Free()-g.Chosen.VFs+g.VFs.Held)
 		}
 	}
@@ -135,7 +134,7 @@ func (p *places) degradedFunctions() (taken, passed []topology.Address) {
 		}
 	}
 	for _, card := range p.all {
-		if card.Kind == solver.Card && card.Degraded {
+		if card.Kind == kindCard && card.Degraded {
 			add(card.First, card.Chosen.GPUs, card.GPUs.Held, card.GPUs.Most)
 		}
 	}
@@ -148,7 +147,7 @@ func (p *places) degradedFunctions() (taken, passed []topology.Address) {
 func (p *places) switchesTaken() int {
 	n := 0
 	for _, g := range p.all {
-		if g.Kind == solver.Group && g.Level.Direct() && g.Chosen.GPUs > 0 {
+		if g.Kind == kindGroup && g.Level.Direct() && g.Chosen.GPUs > 0 {
 			n++
 		}
 	}
@@ -179,8 +178,8 @@ type rootComplex struct {
 }
 
 // newSpot creates a place below another place.
-func (b *treeBuilder) newSpot(k solver.Kind, above *spot) *spot {
-	n := &spot{Place: solver.NewPlace(k), above: above}
+func (b *treeBuilder) newSpot(k kind, above *spot) *spot {
+	n := &spot{place: newPlace(k), above: above}
 	b.all = append(b.all, n)
 	return n
 }
@@ -205,7 +204,7 @@ func (b *treeBuilder) groupOf(s *site, a topology.Address) *spot {
 func (b *treeBuilder) locateGroup(a topology.Address) *spot {
 	d, ok := b.tree.Device(a)
 	if !ok { // not in the tree
-		g := b.newSpot(solver.Group, b.world)
+		g := b.newSpot(kindGroup, b.world)
 		g.Level = topology.UNK
 		return g
 	}
@@ -214,7 +213,7 @@ func (b *treeBuilder) locateGroup(a topology.Address) *spot {
 	for i, address := range bridges {
 		s := b.siteOf(address)
 		if s.bridge == nil {
-			s.bridge = b.newSpot(solver.Bridge, above)
+			s.bridge = b.newSpot(kindBridge, above)
 			s.bridge.Depth = i + 1
 		}
 		if i < redirected {
@@ -223,9 +222,9 @@ func (b *treeBuilder) locateGroup(a topology.Address) *spot {
 		above = s.bridge
 	}
 	if above.direct == nil {
-		above.direct = b.newSpot(solver.Group, above)
+		above.direct = b.newSpot(kindGroup, above)
 		above.direct.Depth = above.Depth
-		if above.Kind == solver.Complex { // no switch: the devices meet in the root or C2C complex
+		if above.Kind == kindComplex { // no switch: the devices meet in the root or C2C complex
 			above.direct.Level = above.Level
 		}
 	}
@@ -244,7 +243,7 @@ func (b *treeBuilder) complexOf(d *topology.Device) *spot {
 	}
 	if i < 0 {
 		i = len(b.complexes)
-		b.complexes = append(b.complexes, rootComplex{name: name, place: b.newSpot(solver.Complex, nil)})
+		b.complexes = append(b.complexes, rootComplex{name: name, place: b.newSpot(kindComplex, nil)})
 		b.complexes[i].place.Level = topology.LevelBelow(name)
 	}
 	b.complexes[i].numa = b.complexes[i].numa.Lower(b.tree.NUMA(d.Address))
@@ -265,13 +264,13 @@ func (b *treeBuilder) nodePlace(n topology.NUMANode) *spot {
 			return node.place
 		}
 	}
-	b.numa = append(b.numa, numaNode{number, b.newSpot(solver.Node, b.system)})
+	b.numa = append(b.numa, numaNode{number, b.newSpot(kindNode, b.system)})
 	return b.numa[len(b.numa)-1].place
 }
 
 // recordAddress records the address of a device that may be chosen at a place. It must be called before the
 // device is counted.
-func recordAddress(n *solver.Place, a topology.Address) {
+func recordAddress(n *place, a topology.Address) {
 	if n.GPUs.Most+n.VFs.Most == 0 || a.Compare(n.First) < 0 {
 		n.First = a
 	}
@@ -280,8 +279,8 @@ func recordAddress(n *solver.Place, a topology.Address) {
 // newPlaces builds the tree of places of a request.
 func newPlaces(t *topology.Tree, gpus, vfs *side) *places {
 	b := &treeBuilder{nodes: len(t.NUMANodes()), places: places{tree: t, sites: map[topology.Address]*site{}}}
-	b.world = b.newSpot(solver.World, nil)
-	b.system = b.newSpot(solver.System, b.world)
+	b.world = b.newSpot(kindWorld, nil)
+	b.system = b.newSpot(kindSystem, b.world)
 	for i := range gpus.devices {
 		b.addGPU(gpus, i)
 	}
@@ -299,10 +298,10 @@ func (b *treeBuilder) addGPU(gpus *side, i int) {
 	function := b.functionOf(address)
 	s := b.siteOf(function.Slot())
 	if s.card == nil {
-		s.card = b.newSpot(solver.Card, b.groupOf(b.siteOf(function), address))
+		s.card = b.newSpot(kindCard, b.groupOf(b.siteOf(function), address))
 	}
 	if t.Most > 0 {
-		recordAddress(&s.card.Place, address)
+		recordAddress(&s.card.place, address)
 		s.card.Degraded = s.card.Degraded || gpus.devices[i].Degraded || b.isDegraded(function, true)
 		s.card.Pools = b.toPool(s.card.Pools, gpus, i, resource, t)
 	}
@@ -316,11 +315,11 @@ func (b *treeBuilder) isDegraded(function topology.Address, gpu bool) bool {
 }
 
 // toPool adds the i-th device to the pool of its resource.
-func (b *treeBuilder) toPool(pools []solver.Pool, of *side, i, resource int, t solver.Tally) []solver.Pool {
-	k := slices.IndexFunc(pools, func(p solver.Pool) bool { return p.Resource == resource })
+func (b *treeBuilder) toPool(pools []pool, of *side, i, resource int, t tally) []pool {
+	k := slices.IndexFunc(pools, func(p pool) bool { return p.Resource == resource })
 	if k < 0 {
 		k = len(pools)
-		pools = append(pools, solver.Pool{Resource: resource, Number: len(b.devices)})
+		pools = append(pools, pool{Resource: resource, Number: len(b.devices)})
 		b.devices = append(b.devices, nil)
 	}
 	l := &pools[k]
@@ -339,7 +338,7 @@ func (b *treeBuilder) addVF(vfs *side, i int) {
 	s := b.siteOf(function)
 	group := b.groupOf(s, address)
 	if t.Most > 0 {
-		recordAddress(&group.Place, address)
+		recordAddress(&group.place, address)
 	}
 	group.VFs.Add(t)
 	if t.Most == 0 {
@@ -351,9 +350,9 @@ func (b *treeBuilder) addVF(vfs *side, i int) {
 	if s.pf == nil {
 		slot := b.siteOf(function.Slot())
 		if slot.nic == nil {
-			slot.nic = &solver.NIC{}
+			slot.nic = &nic{}
 		}
-		s.pf = &port{PF: solver.PF{NIC: slot.nic}, address: function, group: s.group}
+		s.pf = &port{pf: pf{NIC: slot.nic}, address: function, group: s.group}
 		s.pf.Degraded = b.isDegraded(function, false)
 		b.pfs = append(b.pfs, s.pf)
 	}
@@ -370,13 +369,13 @@ func (b *treeBuilder) finishTree(vfs int) {
 		c.place.above = b.nodePlace(c.numa)
 	}
 	for _, n := range b.all[1:] {
-		n.above.Children = append(n.above.Children, &n.Place)
+		n.above.Children = append(n.above.Children, &n.place)
 	}
 	slices.SortFunc(b.pfs, func(x, y *port) int { return x.address.Compare(y.address) })
 	for _, f := range b.pfs {
-		f.group.PFs = append(f.group.PFs, &f.PF)
+		f.group.PFs = append(f.group.PFs, &f.pf)
 	}
-	b.root = b.settlePlace(&b.world.Place, vfs)
+	b.root = b.settlePlace(&b.world.place, vfs)
 	if b.root != nil {
 		b.root.Parent = nil
 	}
@@ -385,7 +384,7 @@ func (b *treeBuilder) finishTree(vfs int) {
 // settlePlace counts the devices below a place, removes places without devices to choose from, sorts the rest
 // by lowest address, and replaces a place that has a single child by that child. It returns the resulting
 // place, or nil.
-func (b *treeBuilder) settlePlace(n *solver.Place, vfs int) *solver.Place {
+func (b *treeBuilder) settlePlace(n *place, vfs int) *place {
 	kept := n.Children[:0]
 	for _, child := range n.Children {
 		if settled := b.settlePlace(child, vfs); settled != nil {
@@ -393,17 +392,17 @@ func (b *treeBuilder) settlePlace(n *solver.Place, vfs int) *solver.Place {
 			settled.Parent = n
 			kept = append(kept, settled)
 		}
-		n.Content.Add(child.Content)
+		n.content.Add(child.content)
 	}
 	n.Children = kept
 	if n.GPUs.Most+n.VFs.Most == 0 {
 		return nil
 	}
-	slices.SortFunc(kept, func(x, y *solver.Place) int { return x.First.Compare(y.First) })
+	slices.SortFunc(kept, func(x, y *place) int { return x.First.Compare(y.First) })
 	switch n.Kind {
-	case solver.Group:
+	case kindGroup:
 		n.PlanFill(min(n.VFs.Most, vfs) - n.VFs.Held)
-	case solver.Card, solver.Node:
+	case kindCard, kindNode:
 	default:
 		if len(kept) == 1 {
 			return kept[0]

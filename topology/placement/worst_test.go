@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // randomLinks links one pair of cards in three, with one to four links.
@@ -88,7 +87,7 @@ func processorTime(b *testing.B) time.Duration {
 func forManyRequests(b *testing.B, s shape, f func(*topology.Tree, Request)) {
 	b.Helper()
 	links := []func(*world){func(*world) {}, (*world).allToAll, (*world).cubeMesh, (*world).randomLinks}
-	if s.switches*s.gpus*s.partitions > solver.MaxCards {
+	if s.switches*s.gpus*s.partitions > maxCards {
 		links = links[:1] // that many are not linked with each other
 	}
 	for _, link := range links {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package daemon has the common parts of the daemons' main functions: flags, logger, help page, signals and
-// exit code.
+// exit code, and the state of a daemon (monitor.go): Prometheus metrics on /metrics, liveness on /healthz and
+// registration with the kubelet on /readyz, and Kubernetes Events (events.go). The monitor is the observer of
+// coordination and deviceplugin, and reads their state on each request. Nothing is served without an address.
 package daemon
 
 import (
@@ -19,7 +21,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/version"
@@ -49,12 +50,12 @@ type Help struct {
 	Signals   []os.Signal // further signals that end the daemon
 }
 
-// Run runs a daemon. It returns when ctx is done or when the daemon cannot continue.
-type Run func(ctx context.Context, log *slog.Logger) error
+// runDaemon runs a daemon. It returns when ctx is done or when the daemon cannot continue.
+type runDaemon func(ctx context.Context, log *slog.Logger) error
 
 // Main is a daemon's main function: it parses the command line into set, which contains flags, runs the
 // daemon until a signal or a failure, and exits.
-func Main(set *pflag.FlagSet, flags *Flags, help Help, run Run) {
+func Main(set *pflag.FlagSet, flags *Flags, help Help, run runDaemon) {
 	signals := append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}, help.Signals...)
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	code := runCommand(ctx, set, os.Args[1:], os.Stdout, os.Stderr, flags, help, run)
@@ -64,7 +65,7 @@ func Main(set *pflag.FlagSet, flags *Flags, help Help, run Run) {
 
 func runCommand(
 	ctx context.Context, set *pflag.FlagSet, args []string, stdout, stderr io.Writer, flags *Flags, help Help,
-	run Run,
+	run runDaemon,
 ) int {
 	showVersion := set.Bool("version", false, "print the version and exit")
 	set.SetOutput(io.Discard)
@@ -81,8 +82,8 @@ func runCommand(
 		fmt.Fprintln(stdout, set.Name(), version.Text())
 		return exitOK
 	}
-	if flags.probe != monitor.NoProbe {
-		if err := monitor.Ask(ctx, flags.Health, flags.probe); err != nil {
+	if flags.probe != noProbe {
+		if err := ask(ctx, flags.Health, flags.probe); err != nil {
 			fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)
 			return exitError
 		}
@@ -177,7 +178,7 @@ func Restarting(
 }
 
 // runWatched runs a daemon together with its Monitor and, if enabled, the sender of events.
-func (f *Flags) runWatched(ctx context.Context, name string, log *slog.Logger, run Run) error {
+func (f *Flags) runWatched(ctx context.Context, name string, log *slog.Logger, run runDaemon) error {
 	var beside sync.WaitGroup
 	serving, stop := context.WithCancel(ctx)
 	defer beside.Wait()
@@ -188,7 +189,7 @@ func (f *Flags) runWatched(ctx context.Context, name string, log *slog.Logger, r
 		tell = f.sender.Tell
 		beside.Go(func() { f.sender.Run(serving) })
 	}
-	f.monitor = monitor.New(version.Text(), tell)
+	f.monitor = newMonitor(version.Text(), tell)
 	beside.Go(func() { f.monitor.Serve(serving, f.Metrics, f.Health, log) })
 	return run(ctx, log)
 }
@@ -198,7 +199,7 @@ func (f *Flags) openEvents(name string, log *slog.Logger) {
 	if !f.Events {
 		return
 	}
-	sender, err := monitor.OpenEvents(monitor.EventsConfig{
+	sender, err := openEvents(eventsConfig{
 		Component: name, Node: f.NodeName, Count: func(outcome string) { f.monitor.Event(outcome) }, Log: log,
 	})
 	if err != nil {

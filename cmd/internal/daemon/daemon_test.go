@@ -20,7 +20,7 @@ import (
 )
 
 // start runs a daemon tandem-test with an additional flag, --number.
-func start(ctx context.Context, run Run, args ...string) (code int, stdout, stderr string) {
+func start(ctx context.Context, run runDaemon, args ...string) (code int, stdout, stderr string) {
 	set := pflag.NewFlagSet("tandem-test", pflag.ContinueOnError)
 	var flags Flags
 	flags.Register(set)
@@ -43,7 +43,7 @@ func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		ctx            context.Context
-		run            Run
+		run            runDaemon
 		args           []string
 		code           int
 		stdout, stderr string // parts; "" for no output
@@ -170,7 +170,7 @@ func TestProbeWords(t *testing.T) {
 // TestNoErrorInTheLog: a line without an error has no attribute "error", in either format.
 func TestNoErrorInTheLog(t *testing.T) {
 	t.Parallel()
-	for _, format := range []LogFormat{textFormat, jsonFormat} {
+	for _, format := range []logFormat{textFormat, jsonFormat} {
 		var out strings.Builder
 		log := (&Logging{LogFormat: format}).newLogger(&out)
 		var none error

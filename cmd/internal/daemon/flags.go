@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -38,15 +37,15 @@ type Flags struct {
 	Kubelet             kubelet.Endpoint
 	NodeName            string
 	Events              bool
-	Metrics             monitor.Address
-	Health              monitor.Address
+	Metrics             address
+	Health              address
 	DeviceHealth        health.Config
 
 	publishing publishing
 
-	probe   monitor.Probe
-	monitor *monitor.Monitor     // nil until the daemon runs
-	sender  *monitor.EventSender // nil without events
+	probe   probe
+	monitor *monitor     // nil until the daemon runs
+	sender  *eventSender // nil without events
 }
 
 // account is the folder in which Kubernetes mounts the token of a pod's service account and the cluster's CA.
@@ -206,9 +205,9 @@ func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
 	f.registerWatch(set)
 	set.BoolVar(&f.Events, "events", false,
 		"write Events on pods with degraded or failed devices; requires permission to create events")
-	plainflag.Choice(set, &f.probe, "probe", monitor.NoProbe,
+	plainflag.Choice(set, &f.probe, "probe", noProbe,
 		"query /healthz or /readyz of the running daemon at --health-probe-bind-address and exit: 0 on success, "+
-			"otherwise 1 with the reason; values: healthz, readyz", monitor.Alive, monitor.Ready, monitor.NoProbe)
+			"otherwise 1 with the reason; values: healthz, readyz", alive, ready, noProbe)
 }
 
 // registerIntent adds the flags for the sources of pod requests.
@@ -266,9 +265,9 @@ func (f *Flags) registerWatch(set *pflag.FlagSet) {
 			"counters, with commas between; a degraded device is chosen last, a failed one is unhealthy; "+
 			"limits: docs/health.md")
 	plainflag.Words(set, "device-health", append([]string{health.On, health.Off}, health.Causes...)...)
-	set.TextVar(&f.Metrics, "metrics-bind-address", monitor.Address(""),
+	set.TextVar(&f.Metrics, "metrics-bind-address", address(""),
 		"address to serve Prometheus metrics at /metrics, HOST:PORT or :PORT; empty to disable")
-	set.TextVar(&f.Health, "health-probe-bind-address", monitor.Address(""),
+	set.TextVar(&f.Health, "health-probe-bind-address", address(""),
 		"address to serve the probes /healthz (no goroutine hangs) and /readyz (all resources are registered with "+
 			"the kubelet), HOST:PORT, :PORT or unix:PATH; may equal --metrics-bind-address; empty to disable")
 }

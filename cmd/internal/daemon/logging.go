@@ -16,7 +16,7 @@ import (
 
 // Logging are the flags for the log.
 type Logging struct {
-	LogFormat LogFormat
+	LogFormat logFormat
 	LogLevel  slog.Level
 
 	glog glogFlags
@@ -46,13 +46,13 @@ func (l *level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// LogFormat is how log lines are written.
-type LogFormat string
+// logFormat is how log lines are written.
+type logFormat string
 
 // The two formats.
 const (
-	textFormat LogFormat = "text"
-	jsonFormat LogFormat = "json"
+	textFormat logFormat = "text"
+	jsonFormat logFormat = "json"
 )
 
 // newLogger returns the daemon's logger: one line per decision, in the format and from the level of the

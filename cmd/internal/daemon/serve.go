@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -78,7 +77,7 @@ func (f Flags) Hints() func(resource, decision string) {
 }
 
 // Monitor returns the daemon's monitor.
-func (f Flags) Monitor() *monitor.Monitor { return f.monitor }
+func (f Flags) Monitor() *monitor { return f.monitor }
 
 // Wait reports the reason for which the daemon is waiting. The daemon is not ready until Begin.
 func (f Flags) Wait(reason error) { f.monitor.Wait(reason) }

@@ -17,12 +17,11 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
 // NVIDIA are the flags of NVIDIA's own plugin and Tandem's additions.
 type NVIDIA struct {
-	Stock    *settings.Flags
+	Stock    *nvidia.Flags
 	procRoot string
 }
 
@@ -34,7 +33,7 @@ func (*NVIDIA) vendorName() string { return gpu.NVIDIA }
 
 // Register adds Tandem's flags to own and those of NVIDIA's plugin to stock.
 func (f *NVIDIA) Register(own, stock *pflag.FlagSet) {
-	f.Stock = settings.Register(stock)
+	f.Stock = nvidia.Register(stock)
 	own.StringVar(&f.procRoot, "proc-root", "/proc", "folder to read the device nodes of MIG devices from")
 }
 
@@ -61,7 +60,7 @@ func (f *NVIDIA) newMachine(n node) nvidia.Machine {
 // offerGPUs starts over on every SIGHUP, which config-manager sends after a change of the configuration. A
 // missing or wrong configuration keeps the running one.
 func (f *NVIDIA) offerGPUs(ctx context.Context, n node, serve Serve) error {
-	var running *settings.Config
+	var running *nvidia.Config
 	return daemon.Restarting(ctx, n.log, func(ctx context.Context, _ func()) error {
 		config, err := f.Stock.Load(os.LookupEnv)
 		switch {
@@ -77,7 +76,7 @@ func (f *NVIDIA) offerGPUs(ctx context.Context, n node, serve Serve) error {
 }
 
 // offerOnce offers the GPUs with a configuration.
-func (f *NVIDIA) offerOnce(ctx context.Context, n node, config settings.Config, serve Serve) error {
+func (f *NVIDIA) offerOnce(ctx context.Context, n node, config nvidia.Config, serve Serve) error {
 	n.log.Info("loaded configuration of NVIDIA GPUs", "config", config)
 	if config.KubeletSocket == "" {
 		n.Begin()
@@ -102,7 +101,7 @@ func (f *NVIDIA) offerOnce(ctx context.Context, n node, config settings.Config, 
 
 // awaitNVML initializes NVML. Without a driver it waits for one, unless the configuration makes an absent
 // driver an error.
-func (f *NVIDIA) awaitNVML(ctx context.Context, n node, config settings.Config) (*nvidia.Backend, error) {
+func (f *NVIDIA) awaitNVML(ctx context.Context, n node, config nvidia.Config) (*nvidia.Backend, error) {
 	look := func() (*nvidia.Backend, error) { return nvidia.Open(config, f.newMachine(n), n.log) }
 	if config.FailOnInitError {
 		return look()
@@ -117,9 +116,9 @@ func (f *NVIDIA) findGPUs(n node) (found *gpu.GPUs, leave func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	isAnnotation := func(strategy string) bool { return strategy == settings.ListCDIAnnotations }
+	isAnnotation := func(strategy string) bool { return strategy == nvidia.ListCDIAnnotations }
 	if some, _ := config.CDI(); !some || slices.ContainsFunc(config.DeviceList, isAnnotation) {
-		config.DeviceList = []string{settings.ListCDICRI}
+		config.DeviceList = []string{nvidia.ListCDICRI}
 	}
 	n.log.Info("loaded configuration of NVIDIA GPUs", "config", config)
 	backend, err := nvidia.Open(config, f.newMachine(n), n.log)

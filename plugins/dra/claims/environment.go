@@ -15,7 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -102,7 +102,7 @@ func (m *composition) composeGroup(group string, devices []Prepared) (*environme
 		}
 		byPool[vf.Pool] = append(byPool[vf.Pool], chosen.ID)
 	}
-	var tellers []*grants.Pairs // of resources that request the description of pairs
+	var tellers []*rdma.Pairs // of resources that request the description of pairs
 	for _, name := range slices.Sorted(maps.Keys(byPool)) {
 		told, err := m.addVFs(e, name, byPool[name])
 		if err != nil {
@@ -141,7 +141,7 @@ func (m *composition) addGPUs(e *environment, ordered []placement.Device) error 
 
 // addVFs adds the edits for the VFs of one resource. It returns the resource's description of pairs, nil for
 // none.
-func (m *composition) addVFs(e *environment, name string, ids []string) (*grants.Pairs, error) {
+func (m *composition) addVFs(e *environment, name string, ids []string) (*rdma.Pairs, error) {
 	pool, ok := m.index.state.Machine.Pool(name)
 	if !ok {
 		return nil, fmt.Errorf("find resource %s: the configuration does not have it any more", name)
@@ -156,7 +156,7 @@ func (m *composition) addVFs(e *environment, name string, ids []string) (*grants
 	}
 	told := m.Host.Pairs(pool, order)
 	order = slices.Concat(order, pool.Beside(order))
-	given := make(map[string]*grants.Grant, len(order))
+	given := make(map[string]*rdma.Grant, len(order))
 	for _, id := range order {
 		d, _ := pool.Device(id)
 		if d.Gone(m.Host.Sys) {
@@ -191,7 +191,7 @@ func idIn(pool pools.Pool, id string) (string, bool) {
 }
 
 // addPairs adds the description of pairs that resources request.
-func (m *composition) addPairs(e *environment, tellers []*grants.Pairs, choice placement.Choice) error {
+func (m *composition) addPairs(e *environment, tellers []*rdma.Pairs, choice placement.Choice) error {
 	var named []pairs.VF
 	for _, t := range tellers {
 		named = append(named, t.VFs...)
@@ -306,7 +306,7 @@ func readRepresentors(functions pools.SRIOV, claim Claim, vfs map[string]pool.VF
 }
 
 // readNetdev returns the netdev of a device with one VF, nil without a netdev, for example with vfio-pci.
-func readNetdev(host grants.Host, d Prepared, vfs map[string]pool.VF) *resourceapi.NetworkDeviceData {
+func readNetdev(host rdma.Host, d Prepared, vfs map[string]pool.VF) *resourceapi.NetworkDeviceData {
 	vf, ok := vfs[firstOrEmpty(d.VFs)]
 	if !ok || len(d.VFs) != 1 {
 		return nil

@@ -21,7 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
@@ -240,11 +240,11 @@ type environment struct {
 type info struct {
 	pool   pools.Pool
 	device pools.Device
-	grant  *grants.Grant
+	grant  *rdma.Grant
 }
 
 // writeFiles writes the pairs file, and the device-info files for Multus.
-func (e *environment) writeFiles(host grants.Host) error {
+func (e *environment) writeFiles(host rdma.Host) error {
 	for _, i := range e.infos {
 		if err := host.WriteDevinfo(i.pool, i.device, i.grant); err != nil {
 			return err

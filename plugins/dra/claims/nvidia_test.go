@@ -17,7 +17,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/nvml"
@@ -41,7 +40,7 @@ func newNVIDIA(t *testing.T, machine string, change func(*nvml.Machine), args ..
 	}
 	driver := nvml.Start(t, shown)
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	flags := settings.Register(set)
+	flags := nvidia.Register(set)
 	if err := set.Parse(append([]string{"--driver-root-ctr-path=" + driver.Root}, args...)); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma"
 )
 
 // Prepare prepares the claims of a pod: of the claims that are not prepared yet, all or none, because the pod
@@ -156,10 +156,10 @@ func (p *Preparer) forgetClaims(known, gone []Claim) (left []Claim, err error) {
 
 // Options configure a Preparer.
 type Options struct {
-	Dir    string      // the driver's directory, which persists over boots; created if missing
-	CDIDir string      // directory of CDI specs, /var/run/cdi
-	Host   grants.Host // locations and disk of files; PairsDir belongs to the Preparer, CDI is not used
-	GPUs   *gpu.GPUs   // for the edits of containers; nil on a node without GPUs
+	Dir    string    // the driver's directory, which persists over boots; created if missing
+	CDIDir string    // directory of CDI specs, /var/run/cdi
+	Host   rdma.Host // locations and disk of files; PairsDir belongs to the Preparer, CDI is not used
+	GPUs   *gpu.GPUs // for the edits of containers; nil on a node without GPUs
 	Policy intent.Policy
 	// Alone means that no device plugin of Tandem writes CDI specs and device-info files: the node is in DRA
 	// mode, and this process owns the mode.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
 const (
@@ -59,7 +58,7 @@ func (b *Backend) Edits(devices []gpu.Device) container.Edits {
 
 // assignment has the devices of one container, and the configuration of the edits.
 type assignment struct {
-	config   *settings.Config
+	config   *Config
 	devRoot  string
 	channels []channel
 	extras   []string // CDI devices that every container gets
@@ -81,13 +80,13 @@ func (g *assignment) makeEdits() (edits container.Edits) {
 	if all {
 		return edits
 	}
-	if g.hasStrategy(settings.ListEnvVar) {
+	if g.hasStrategy(listEnvVar) {
 		edits.Set(visibleDevices, strings.Join(g.runtimeIDs(), ","))
 		if len(g.channels) > 0 {
 			edits.Set(visibleChannels, strings.Join(channelIDs(g.channels), ","))
 		}
 	}
-	if g.hasStrategy(settings.ListVolumeMounts) {
+	if g.hasStrategy(listVolumeMounts) {
 		edits.Set(visibleDevices, volumesRoot)
 		edits.AddMounts(g.volumeMounts()...)
 	}
@@ -107,7 +106,7 @@ func (g *assignment) runtimeIDs() []string {
 	var ids []string
 	for _, d := range g.devices {
 		id := originalID(d.ID)
-		if g.config.DeviceID == settings.IDIndex {
+		if g.config.DeviceID == idIndex {
 			id = d.Index
 		}
 		if !slices.Contains(ids, id) {
@@ -119,8 +118,8 @@ func (g *assignment) runtimeIDs() []string {
 
 // namedDevices returns the CDI devices of the devices.
 func (g *assignment) namedDevices() container.Named {
-	named := container.Named{Field: g.hasStrategy(settings.ListCDICRI)}
-	if g.hasStrategy(settings.ListCDIAnnotations) {
+	named := container.Named{Field: g.hasStrategy(ListCDICRI)}
+	if g.hasStrategy(ListCDIAnnotations) {
 		named.Annotation = g.config.AnnotationPrefix + cdiWriter + uuid.NewString()
 	}
 	for _, id := range g.runtimeIDs() {
@@ -201,7 +200,7 @@ func qualifiedName(class, name string) string { return cdiVendor + "/" + class +
 
 // specs describes the CDI specifications to write.
 type specs struct {
-	config   *settings.Config
+	config   *Config
 	channels []channel
 	uuids    []string // of the responsive GPUs and MIG devices with nodes
 	complete bool     // all GPUs and MIG devices answer and have nodes
@@ -238,7 +237,7 @@ type nodes struct {
 
 // newNodes returns no nodes yet. CDI specifications have the nodes of the driver; an answer has those of the
 // host, which a pod sees in its own folder or in that of the driver.
-func newNodes(config *settings.Config, devRoot string) nodes {
+func newNodes(config *Config, devRoot string) nodes {
 	n := nodes{there: map[string]bool{}, lack: map[string]bool{}}
 	ofDriver := os.DirFS(path.Join(driverDevRoot(config), "dev"))
 	if cdi, _ := config.CDI(); cdi {
@@ -291,7 +290,7 @@ func (n nodes) findLacking(uuid string, paths []string) string {
 
 // driverDevRoot returns the root of the driver's device nodes for this process: the driver root, unless it
 // certainly contains no device nodes. Of a folder that nobody can read the nodes are missing.
-func driverDevRoot(config *settings.Config) string {
+func driverDevRoot(config *Config) string {
 	info, err := os.Stat(path.Join(config.ContainerDriverRoot, "dev"))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
 		return "/"
@@ -319,7 +318,7 @@ func channelIDs(channels []channel) []string {
 
 // findChannels finds the configured channels, below the driver root and below devRoot. Missing channels are
 // omitted, or an error if required.
-func findChannels(config *settings.Config, devRoot string) ([]channel, error) {
+func findChannels(config *Config, devRoot string) ([]channel, error) {
 	var found []channel
 	for _, number := range config.IMEXChannels {
 		c := channel{id: fmt.Sprint(number)}

@@ -21,7 +21,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
@@ -117,11 +116,11 @@ func TestGolden(t *testing.T) {
 func TestEveryStrategy(t *testing.T) {
 	t.Attr("parity", "nvidia/allocate-envvar")
 	lists := []string{
-		settings.ListEnvVar, settings.ListVolumeMounts, settings.ListCDIAnnotations, settings.ListCDICRI,
+		listEnvVar, listVolumeMounts, ListCDIAnnotations, ListCDICRI,
 	}
-	for _, mig := range []string{settings.MIGNone, settings.MIGSingle, settings.MIGMixed} {
+	for _, mig := range []string{migNone, migSingle, migMixed} {
 		layout := sevenths
-		if mig == settings.MIGMixed {
+		if mig == migMixed {
 			layout = various
 		}
 		n := record(t, "nv-h100-oci", layout)
@@ -134,7 +133,7 @@ func TestEveryStrategy(t *testing.T) {
 			}
 			discovered, inventory := n.discover(t, args...)
 			for set := 1; set < 1<<len(lists); set++ {
-				for _, id := range []string{settings.IDUUID, settings.IDIndex} {
+				for _, id := range []string{iduuid, idIndex} {
 					var list []string
 					for i, s := range lists {
 						if set&(1<<i) != 0 {
@@ -195,7 +194,7 @@ func (n *node) expected(devices []gpu.Device, lists []string, id string) *v1beta
 		for _, path := range paths[uuid] {
 			once(&nodes, path)
 		}
-		if id == settings.IDIndex {
+		if id == idIndex {
 			once(&ids, indices[uuid])
 		} else {
 			once(&ids, uuid)
@@ -209,10 +208,10 @@ func (n *node) expected(devices []gpu.Device, lists []string, id string) *v1beta
 	plain := false
 	for _, list := range lists {
 		switch list {
-		case settings.ListEnvVar:
+		case listEnvVar:
 			plain = true
 			want.Envs["NVIDIA_VISIBLE_DEVICES"] = strings.Join(ids, ",")
-		case settings.ListVolumeMounts:
+		case listVolumeMounts:
 			plain = true
 			want.Envs["NVIDIA_VISIBLE_DEVICES"] = "/var/run/nvidia-container-devices"
 			for _, id := range ids {
@@ -220,11 +219,11 @@ func (n *node) expected(devices []gpu.Device, lists []string, id string) *v1beta
 					ContainerPath: "/var/run/nvidia-container-devices/" + id, HostPath: "/dev/null",
 				})
 			}
-		case settings.ListCDIAnnotations:
+		case ListCDIAnnotations:
 			want.Annotations = map[string]string{
 				"cdi.k8s.io/nvidia-device-plugin_" + anyUUID: strings.Join(names, ","),
 			}
-		case settings.ListCDICRI:
+		case ListCDICRI:
 			for _, name := range names {
 				want.CdiDevices = append(want.CdiDevices, &v1beta1.CDIDevice{Name: name})
 			}
@@ -245,7 +244,7 @@ func TestRefusals(t *testing.T) {
 	t.Attr("parity", "nvidia/fail-requests-gt-one")
 	two := []gpu.Device{{ID: goldenUUID + "::0"}, {ID: goldenUUID + "::1"}}
 	whole := []gpu.Device{{ID: "GPU-1"}, {ID: "GPU-2"}}
-	strict := &Backend{config: settings.Config{Sharing: settings.Sharing{RefuseMany: true}}}
+	strict := &Backend{config: Config{Sharing: sharing{RefuseMany: true}}}
 	for _, c := range []struct {
 		backend *Backend
 		devices []gpu.Device
@@ -274,7 +273,7 @@ func TestIMEXChannels(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(channelFile), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	config := settings.Config{ContainerDriverRoot: root, IMEXChannels: []int{0}}
+	config := Config{ContainerDriverRoot: root, IMEXChannels: []int{0}}
 	if found, err := findChannels(&config, dev); err != nil || len(found) != 0 || len(config.Warnings) != 1 ||
 		!strings.Contains(config.Warnings[0], channelFile) {
 		t.Errorf("missing: %v, %v, %v", found, err, config.Warnings)
@@ -302,8 +301,8 @@ func TestIMEXChannels(t *testing.T) {
 		t.Errorf("there: %v, %v", found, err)
 	}
 	backend := &Backend{
-		config: settings.Config{
-			DeviceList: []string{settings.ListVolumeMounts, settings.ListCDICRI}, PassDeviceSpecs: true,
+		config: Config{
+			DeviceList: []string{listVolumeMounts, ListCDICRI}, PassDeviceSpecs: true,
 		},
 		machine:  Machine{DevRoot: root},
 		channels: found,

@@ -10,15 +10,14 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-const wholeGPUs = settings.Vendor + "gpu"
+const wholeGPUs = vendor + "gpu"
 
 // discovery converts NVML's data to devices.
 type discovery struct {
-	config  *settings.Config
+	config  *Config
 	machine Machine
 	nodes   nodes
 	broken  map[string]mark
@@ -38,7 +37,7 @@ func (d *discovery) makeInventory(cards []card) gpu.Inventory {
 		case c.err != nil:
 			d.addNote("GPU %s: left out, or unhealthy if it was offered: %v", c, c.err)
 			continue
-		case c.mig && d.config.MIGStrategy != settings.MIGNone:
+		case c.mig && d.config.MIGStrategy != migNone:
 			d.addSlices(c)
 		default:
 			d.addDevice(wholeGPUs, d.newWhole(c))
@@ -126,12 +125,12 @@ func (d *discovery) addSlices(c *card) {
 		case s.err != nil:
 			d.addNote("MIG device %d of GPU %s: left out, or unhealthy if it was offered: %v", s.index, c, s.err)
 			continue
-		case d.config.MIGStrategy == settings.MIGMixed && !s.profile.whole:
+		case d.config.MIGStrategy == migMixed && !s.profile.whole:
 			d.addNote("MIG device %d of GPU %s: left out: its profile %s shares a GPU instance",
 				s.index, c, s.profile.name)
 			continue
-		case d.config.MIGStrategy == settings.MIGMixed:
-			resource = settings.Vendor + "mig-" + strings.ReplaceAll(s.profile.name, "+", ".")
+		case d.config.MIGStrategy == migMixed:
+			resource = vendor + "mig-" + strings.ReplaceAll(s.profile.name, "+", ".")
 		}
 		d.addDevice(resource, d.newSlice(c, s))
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 	"github.com/tandem-k8s/tandem/test/nvml"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -115,7 +114,7 @@ func summary(inventory gpu.Inventory) string {
 			mark = "!"
 		}
 		words = append(words,
-			fmt.Sprint(strings.TrimPrefix(resource, settings.Vendor), " ", len(inventory.Resources[resource]), mark))
+			fmt.Sprint(strings.TrimPrefix(resource, vendor), " ", len(inventory.Resources[resource]), mark))
 	}
 	return strings.Join(words, ", ")
 }
@@ -155,23 +154,23 @@ func TestMIGStrategies(t *testing.T) {
 		strategy string
 		want     string // summary, or parts of the error after "error:"
 	}{
-		{"whole", none, settings.MIGNone, "gpu 8"},
-		{"whole", none, settings.MIGSingle, "gpu 8"},
-		{"whole", none, settings.MIGMixed, "gpu 8"},
-		{"sevenths", sevenths, settings.MIGNone, "gpu 8"},
-		{"sevenths", sevenths, settings.MIGSingle, "gpu 56"},
-		{"sevenths", sevenths, settings.MIGMixed, "mig-1g.10gb 56"},
-		{"various", various, settings.MIGNone, "gpu 8"},
-		{"various", various, settings.MIGSingle,
+		{"whole", none, migNone, "gpu 8"},
+		{"whole", none, migSingle, "gpu 8"},
+		{"whole", none, migMixed, "gpu 8"},
+		{"sevenths", sevenths, migNone, "gpu 8"},
+		{"sevenths", sevenths, migSingle, "gpu 56"},
+		{"sevenths", sevenths, migMixed, "mig-1g.10gb 56"},
+		{"various", various, migNone, "gpu 8"},
+		{"various", various, migSingle,
 			"error: differ: 1g.10gb on GPU 0 (0000:0f:00.0), 3g.40gb on GPU 1"},
-		{"various", various, settings.MIGMixed, "gpu 6, mig-1g.10gb 7, mig-1g.10gb.me 1, mig-3g.40gb 2"},
-		{"one of another kind", two, settings.MIGSingle,
+		{"various", various, migMixed, "gpu 6, mig-1g.10gb 7, mig-1g.10gb.me 1, mig-3g.40gb 2"},
+		{"one of another kind", two, migSingle,
 			"error: differ: 1g.10gb on GPU 0 (0000:0f:00.0), 3g.40gb on GPU 5"},
-		{"some whole", func(m *nvml.Machine) { m.GPUs[2].Split(7, 0, 9984) }, settings.MIGSingle,
+		{"some whole", func(m *nvml.Machine) { m.GPUs[2].Split(7, 0, 9984) }, migSingle,
 			"error: MIG is on for GPU 2 (0000:44:00.0) and off for GPU 7 (0000:d8:00.0)"},
-		{"without devices", empty, settings.MIGSingle, "error: no MIG device on GPU 3 (0000:5b:00.0)"},
-		{"without devices", empty, settings.MIGMixed, "gpu 7"},
-		{"shared GPU instance", halved, settings.MIGMixed, "gpu 7"},
+		{"without devices", empty, migSingle, "error: no MIG device on GPU 3 (0000:5b:00.0)"},
+		{"without devices", empty, migMixed, "gpu 7"},
+		{"shared GPU instance", halved, migMixed, "gpu 7"},
 	} {
 		t.Run(c.name+" "+c.strategy, func(t *testing.T) {
 			n := record(t, "nv-h100-oci", c.layout)

@@ -19,7 +19,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
@@ -64,7 +63,7 @@ func record(t *testing.T, machine string, change func(*nvml.Machine)) *node {
 func (n *node) open(t *testing.T, args ...string) (*Backend, error) {
 	t.Helper()
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	flags := settings.Register(set)
+	flags := Register(set)
 	if err := set.Parse(append([]string{"--driver-root-ctr-path=" + n.Root}, args...)); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
 const (
@@ -186,7 +184,7 @@ func (b *Backend) struckDevices(e event) []string {
 }
 
 func (b *Backend) struckParts(c card, e event) (uuids []string) {
-	if b.config.MIGStrategy == settings.MIGNone || e.gi == wholeGPU {
+	if b.config.MIGStrategy == migNone || e.gi == wholeGPU {
 		return nil
 	}
 	for _, s := range c.slices {

@@ -11,7 +11,9 @@
 //	health.go    Xids, the driver's recovery actions, and the broken devices
 //	allocate.go  the edits for a container, and whether its device nodes exist; nvcdi.go the CDI specifications
 //
-// Package settings merges flags, environment and configuration file.
+// config.go and settings.go merge the settings of NVIDIA's own plugin, all of which are accepted: flags,
+// environment variables and the configuration file. They apply their precedence, reject invalid values, and
+// warn of settings without effect.
 //
 // Device IDs, resource names, flags, configuration files and the answers to the kubelet equal those of
 // NVIDIA's own plugin (github.com/NVIDIA/k8s-device-plugin), so that a node can change from one plugin to the
@@ -40,7 +42,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -53,7 +54,7 @@ var (
 
 // Backend provides the NVIDIA GPUs of a node.
 type Backend struct {
-	config   settings.Config
+	config   Config
 	machine  Machine
 	log      *slog.Logger
 	lib      library
@@ -77,7 +78,7 @@ func (b *Backend) Close() { b.lib.close() }
 func (b *Backend) Warnings() []string { return b.config.Warnings }
 
 // Open initializes NVML. It returns a gpu.NoDriver if NVIDIA's driver is absent or not loaded completely.
-func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, error) {
+func Open(config Config, machine Machine, log *slog.Logger) (*Backend, error) {
 	if machine.Recheck == 0 {
 		machine.Recheck = 30 * time.Second
 	}
@@ -110,7 +111,7 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 			Notes:   []string{fmt.Sprintf("NVML does not answer (%v): all GPUs are unhealthy until it does", err)},
 		}, nil
 	}
-	if b.config.MIGStrategy == settings.MIGSingle {
+	if b.config.MIGStrategy == migSingle {
 		kind, mixture := commonKind(cards)
 		if mixture != nil && !b.read {
 			return gpu.Inventory{}, mixture
@@ -209,7 +210,7 @@ func findLinks(cards []card) []topology.Link {
 func (b *Backend) Replicas() device.Replicas { return device.Replicas(b.config.SharedPolicy) }
 
 // makeReplicas returns replicas of every device of a shared resource: <ID>::0, <ID>::1 and so on.
-func makeReplicas(s settings.Sharing, resources map[string][]gpu.Device) map[string][]gpu.Device {
+func makeReplicas(s sharing, resources map[string][]gpu.Device) map[string][]gpu.Device {
 	shared := make(map[string][]gpu.Device, len(resources))
 	for resource, devices := range resources {
 		replicas := s.Replicas[resource]
@@ -218,7 +219,7 @@ func makeReplicas(s settings.Sharing, resources map[string][]gpu.Device) map[str
 			continue
 		}
 		if s.Rename {
-			resource += settings.SharedSuffix
+			resource += sharedSuffix
 		}
 		for _, d := range devices {
 			id := d.ID

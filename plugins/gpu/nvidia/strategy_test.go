@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
 // write writes a configuration file.
@@ -42,7 +41,7 @@ func TestNoStrategy(t *testing.T) {
 		"[]":   {"NVIDIA_GDS": "enabled"},
 	} {
 		set := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		flags := settings.Register(set)
+		flags := Register(set)
 		file := write(t, "flags: {gdsEnabled: true, plugin: {passDeviceSpecs: true, deviceListStrategy: "+list+"}}")
 		if err := set.Parse([]string{"--config-file=" + file}); err != nil {
 			t.Fatal(err)

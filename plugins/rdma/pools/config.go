@@ -263,7 +263,7 @@ type Tandem struct {
 	AllHCAs bool `json:"allHCAs"`
 }
 
-// PairVariables are the supported variables, sorted. Package grants documents their contents.
+// PairVariables are the supported variables, sorted. Package rdma documents their contents.
 var PairVariables = []string{
 	"NCCL_IB_HCA", "NVSHMEM_HCA_LIST", "UCX_NET_DEVICES",
 	"VLLM_GPU_NIC_PCIE_MAPPING", "VLLM_NIC_SELECTION_VARS",

@@ -26,7 +26,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/claim"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/node"
@@ -97,7 +97,7 @@ func newMixed(t *testing.T, name string, vfsPerPF int) *mixed {
 		scheduler: scheduler.New(scheduler.Publish(pool.Driver, p.Slices), classes(t), scheduler.Defaults()),
 		preparer: claims.New(claims.Options{
 			Dir: filepath.Join(dir, "plugin"), CDIDir: filepath.Join(dir, "cdi"), GPUs: told,
-			Host: grants.Host{
+			Host: rdma.Host{
 				Sys: everything{}, Dev: fstest.MapFS{},
 				DevinfoDir: filepath.Join(dir, "devinfo"), PairsDir: filepath.Join(dir, "pairs"),
 			},

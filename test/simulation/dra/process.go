@@ -18,7 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 )
 
@@ -89,7 +89,7 @@ func (p *process) config() (dra.Config, error) {
 	config := dra.Config{
 		NodeName: nodeName, KubeletDir: n.kubeletDir(), RunDir: n.runDir(), CDIDir: n.cdiDir(), Client: client,
 		Kubelet: n.old, Listen: p.listen, Socket: statusSocket{}, GPUs: gpus, VFs: vfs, Tree: n.hardware.Tree,
-		Host: grants.Host{
+		Host: rdma.Host{
 			Sys: n.hardware, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}}, Disk: disk,
 			DevinfoDir: n.path("devinfo"),
 		},

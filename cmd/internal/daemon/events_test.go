@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package monitor
+package daemon
 
 import (
 	"context"
@@ -63,12 +63,12 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // openSender returns a sender to a cluster, and a channel of outcomes.
-func openSender(t *testing.T, code int) (*EventSender, *cluster, chan string) {
+func openSender(t *testing.T, code int) (*eventSender, *cluster, chan string) {
 	t.Helper()
 	c := &cluster{t: t, code: code, events: make(chan corev1.Event, 2*queueLength), hold: make(chan struct{})}
 	server := httptest.NewServer(c)
 	outcomes := make(chan string, 4*queueLength)
-	s, err := OpenEvents(EventsConfig{
+	s, err := openEvents(eventsConfig{
 		APIServer: &rest.Config{Host: server.URL, QPS: -1, Transport: &http.Transport{}}, Component: "tandem-gpu",
 		Node: "node-1", Count: func(outcome string) { outcomes <- outcome }, Log: slog.New(slog.DiscardHandler),
 	})

@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package solver
+package placement
 
 import "github.com/tandem-k8s/tandem/topology"
 
-// Kind is the kind of a place.
-type Kind uint8
+// kind is the kind of a place.
+type kind uint8
 
 // The kinds of places, from the leaves up.
 const (
-	Card    Kind = iota // GPUs or partitions that share a slot
-	Group               // devices below one switch: cards and PFs with the same lowest shared bridge
-	Bridge              // a bridge with groups and other bridges below it
-	Complex             // a root complex
-	Node                // a NUMA node
-	System              // all NUMA nodes
-	World               // the system and all devices of unknown location
+	kindCard    kind = iota // GPUs or partitions that share a slot
+	kindGroup               // devices below one switch: cards and PFs with the same lowest shared bridge
+	kindBridge              // a bridge with groups and other bridges below it
+	kindComplex             // a root complex
+	kindNode                // a NUMA node
+	kindSystem              // all NUMA nodes
+	kindWorld               // the system and all devices of unknown location
 )
 
 // levelOf is the level of two devices that meet at a place of each kind.
 var levelOf = [...]topology.Level{
-	Card: topology.PIX, Group: topology.PIX, Bridge: topology.PXB, Complex: topology.PHB,
-	Node: topology.NODE, System: topology.SYS, World: topology.UNK,
+	kindCard: topology.PIX, kindGroup: topology.PIX, kindBridge: topology.PXB, kindComplex: topology.PHB,
+	kindNode: topology.NODE, kindSystem: topology.SYS, kindWorld: topology.UNK,
 }
 
-// Place is a node of the tree of places: the PCI tree of the node, reduced to the places where paths of a
+// place is a node of the tree of places: the PCI tree of the node, reduced to the places where paths of a
 // request's devices meet. The distance of two devices is the level of the place where their paths to the root
 // meet. The exported fields are set before the search, except Chosen and the field Taken of PFs and pools.
-type Place struct {
-	Kind     Kind
+type place struct {
+	Kind     kind
 	Level    topology.Level   // of two devices that meet here
 	Depth    int              // number of shared bridges above and including this place
 	Redirect int64            // 1 if pairs formed here are redirected, otherwise 0
-	Parent   *Place           // nil for the root
-	Children []*Place         // places with devices to choose from, ascending by First
+	Parent   *place           // nil for the root
+	Children []*place         // places with devices to choose from, ascending by First
 	First    topology.Address // lowest address of a device that may be chosen here
 
-	Content
-	Pools    []Pool // of a card
+	content
+	Pools    []pool // of a card
 	Degraded bool   // of a card: its GPUs are chosen last among equally distant ones
-	PFs      []*PF  // of a group, ascending by address
+	PFs      []*pf  // of a group, ascending by address
 
 	Chosen counts // the marked counts
 
@@ -55,37 +55,37 @@ type Place struct {
 	fixedVFs          int // of a group: the number of VFs to give
 }
 
-// NewPlace returns a place without devices.
-func NewPlace(k Kind) Place {
-	return Place{Kind: k, Level: levelOf[k], fixedGPUs: anyNumber, fixedVFs: anyNumber}
+// newPlace returns a place without devices.
+func newPlace(k kind) place {
+	return place{Kind: k, Level: levelOf[k], fixedGPUs: anyNumber, fixedVFs: anyNumber}
 }
 
 const anyNumber = -1
 
 // addMeeting adds the cost of pairs that are formed at a place: their level, whether they are redirected, and
 // the bridges saved compared with the path to the root complex.
-func (n *Place) addMeeting(c *cost, pairs int64) {
+func (n *place) addMeeting(c *cost, pairs int64) {
 	c.addPairs(n.Level, pairs)
 	if n.Level.Direct() {
 		c[termBridges] += pairs * (n.Redirect<<bridgesShift + int64(1-2*n.Depth))
 	}
 }
 
-// Content is the supply of a place, or of some of its children.
-type Content struct {
-	GPUs, VFs Tally
+// content is the supply of a place, or of some of its children.
+type content struct {
+	GPUs, VFs tally
 	mostPIX   int // upper bound of its PIX pairs
 }
 
 // Add adds the supply d.
-func (c *Content) Add(d Content) {
+func (c *content) Add(d content) {
 	c.GPUs.Add(d.GPUs)
 	c.VFs.Add(d.VFs)
 	c.mostPIX += d.mostPIX
 }
 
-// Tally counts devices of one kind below a place.
-type Tally struct {
+// tally counts devices of one kind below a place.
+type tally struct {
 	Held  int // held
 	Most  int // held devices and free devices that may be chosen
 	Spare int // free devices that may not be chosen
@@ -93,35 +93,35 @@ type Tally struct {
 }
 
 // Free returns the number of free devices.
-func (t Tally) Free() int { return t.Most - t.Held + t.Spare }
+func (t tally) Free() int { return t.Most - t.Held + t.Spare }
 
 // allDevices returns the number of devices that are free or held by any container.
-func (t Tally) allDevices() int { return t.Most + t.Spare + t.Taken }
+func (t tally) allDevices() int { return t.Most + t.Spare + t.Taken }
 
 // Add adds the numbers of u.
-func (t *Tally) Add(u Tally) {
+func (t *tally) Add(u tally) {
 	t.Held += u.Held
 	t.Most += u.Most
 	t.Spare += u.Spare
 	t.Taken += u.Taken
 }
 
-// NIC is a card with PFs.
-type NIC struct{ taken int }
+// nic is a card with PFs.
+type nic struct{ taken int }
 
-// PF is a physical function with the VFs that may be chosen.
-type PF struct {
-	NIC      *NIC // common to the PFs of a card, which are neighbours in their group
+// pf is a physical function with the VFs that may be chosen.
+type pf struct {
+	NIC      *nic // common to the PFs of a card, which are neighbours in their group
 	Degraded bool // its VFs are chosen last among equally distant ones
 	Load     int  // VFs of other containers
 	Held     int
 	Most     int // held VFs and free VFs that may be chosen
 	Taken    int // number of taken VFs, set with the result
-	Pools    []Pool
+	Pools    []pool
 }
 
-// Pool holds the devices of one resource on a card or PF.
-type Pool struct {
+// pool holds the devices of one resource on a card or PF.
+type pool struct {
 	Resource int
 	Held     int
 	Most     int // held devices and free devices that may be chosen
@@ -135,10 +135,10 @@ type counts struct {
 	mix               mix // number of devices of each resource
 }
 
-// Shares is the number of partners of each device. The number of pairs is the size of the larger half. Each
+// shares is the number of partners of each device. The number of pairs is the size of the larger half. Each
 // device of the larger half is in one pair; each device of the smaller half is in an equal number of pairs,
 // and some of them, the extras, are in one more.
-type Shares struct {
+type shares struct {
 	GPUs, VFs         int // wanted
 	Pairs             int // 0 if a half is empty
 	PerGPU, PerVF     int // partners of each device, without its extra
@@ -146,9 +146,9 @@ type Shares struct {
 	extras            int // the nonzero one of GPUExtra and VFExtra, if any
 }
 
-// NewShares returns the shares of the given numbers of GPUs and VFs.
-func NewShares(gpus, vfs int) Shares {
-	s := Shares{GPUs: gpus, VFs: vfs}
+// newShares returns the shares of the given numbers of GPUs and VFs.
+func newShares(gpus, vfs int) shares {
+	s := shares{GPUs: gpus, VFs: vfs}
 	if gpus == 0 || vfs == 0 {
 		return s
 	}
@@ -164,7 +164,7 @@ func NewShares(gpus, vfs int) Shares {
 }
 
 // unitsOf returns the number of pairs of g GPUs and v VFs if e of the devices that can be extras are extras.
-func (s *Shares) unitsOf(g, v, e int) (ofGPUs, ofVFs int) {
+func (s *shares) unitsOf(g, v, e int) (ofGPUs, ofVFs int) {
 	ofGPUs, ofVFs = s.PerGPU*g, s.PerVF*v
 	if s.GPUExtra > 0 {
 		ofGPUs += e
@@ -175,7 +175,7 @@ func (s *Shares) unitsOf(g, v, e int) (ofGPUs, ofVFs int) {
 }
 
 // mostExtras returns the maximum number of extras among g GPUs and v VFs.
-func (s *Shares) mostExtras(g, v int) int {
+func (s *shares) mostExtras(g, v int) int {
 	if s.GPUExtra > 0 {
 		return min(g, s.extras)
 	}
@@ -183,15 +183,15 @@ func (s *Shares) mostExtras(g, v int) int {
 }
 
 // pairsOf returns the number of pairs that the counts of a place form below it.
-func (s *Shares) pairsOf(c *counts) int {
+func (s *shares) pairsOf(c *counts) int {
 	ofGPUs, ofVFs := s.unitsOf(c.GPUs, c.VFs, c.Extras)
 	return min(ofGPUs, ofVFs)
 }
 
 // limits are the conditions of an entry to be part of a choice.
 type limits struct {
-	Shares
-	root  *Place
+	shares
+	root  *place
 	limit int  // maximum number of pairs beyond PIX
 	loose bool // extras follow the VFs instead of being tried in all numbers
 }
@@ -199,7 +199,7 @@ type limits struct {
 // isWithin reports whether a part of the tree with the given pairs beyond PIX can be part of a choice within
 // the limit. Devices of the part without a partner add pairs beyond PIX, and the rest of the tree has a
 // limited number of PIX pairs.
-func (l *limits) isWithin(part *Content, beyond, ofGPUs, ofVFs int) bool {
+func (l *limits) isWithin(part *content, beyond, ofGPUs, ofVFs int) bool {
 	pix := min(ofGPUs, ofVFs) - beyond
 	return beyond+max(ofGPUs-ofVFs, ofVFs-ofGPUs) <= l.limit &&
 		pix+l.root.mostPIX-part.mostPIX >= l.Pairs-l.limit
@@ -231,7 +231,7 @@ func (l *limits) extraSlack() (ofGPUs, ofVFs int) {
 }
 
 // vfRange returns the range of VFs that a group can give together with a number of GPUs.
-func (l *limits) vfRange(n *Place, gpus int) (low, high int) {
+func (l *limits) vfRange(n *place, gpus int) (low, high int) {
 	if n.fixedVFs != anyNumber {
 		return n.fixedVFs, n.fixedVFs
 	}
@@ -246,7 +246,7 @@ func (l *limits) vfRange(n *Place, gpus int) (low, high int) {
 
 // fewestFrom returns the minimum number of devices that have to come from a part of the tree: the held
 // devices and the devices that the rest of the tree lacks.
-func fewestFrom(wanted int, part, all Tally) int {
+func fewestFrom(wanted int, part, all tally) int {
 	return max(part.Held, wanted-(all.Most-part.Most))
 }
 
@@ -267,13 +267,13 @@ func (l *limits) extrasRange(gpus, vfs int) (low, high int) {
 
 // boundPIX sets for every place an upper bound of its PIX pairs: the sum of the PIX pairs that each switch
 // could have independently of the others.
-func (n *Place) boundPIX(s *Shares) {
+func (n *place) boundPIX(s *shares) {
 	n.mostPIX = 0
 	for _, child := range n.Children {
 		child.boundPIX(s)
 		n.mostPIX += child.mostPIX
 	}
-	if n.Kind == Group && n.Level == topology.PIX {
+	if n.Kind == kindGroup && n.Level == topology.PIX {
 		g, v := min(n.GPUs.Most, s.GPUs), min(n.VFs.Most, s.VFs)
 		n.mostPIX = min(s.unitsOf(g, v, s.mostExtras(g, v)))
 	}

@@ -1,8 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package solver finds the cheapest choice on a tree of places. The input of the solver is the number of
-// devices of each kind at every place and the cost of taking some of them; it does not use names of devices.
-// Package placement builds the tree of a request and reads the result from it.
+package placement
+
+import "math"
+
+// maxSteps limits the work of one choice: the number of combined pairs of table entries, at 10 to 40 ns each,
+// after which the solver gives up the proof of optimality. The fallback takes at most half as many steps.
+// This keeps a choice below 20 ms on a server's core for up to 64 GPUs and 1016 VFs (see BenchmarkWorst);
+// with thousands of devices building the tree takes longer. Requests of eight GPUs take hundreds of steps.
+// Requests that exceed the limit have many devices that are mostly far from any partner, and halves of which
+// neither is a multiple of the other.
+const maxSteps = 800_000
+
+// solver finds the cheapest choice by dynamic programming over the tree of places: for every place it keeps
+// the best way to take each number of GPUs, VFs and extras from below it. The costs of disjoint places add
+// up, and the number of pairs below a place depends only on these numbers, because on a tree it is optimal to
+// form every pair as low as possible.
 //
 // # Algorithm
 //
@@ -11,7 +24,7 @@
 // as possible. The number of pairs below a place therefore depends only on the numbers of GPUs and VFs taken
 // below it. A table for each place holds the cheapest way for each number of GPUs, VFs and extras (devices
 // with one additional partner), and the tables of sibling places combine into the table of their parent. All
-// criteria of package placement except the last are sums over places; the fifth is a sum if links follow the
+// criteria except the last are sums over places; the fifth is a sum if links follow the
 // tree: no links, links between all GPUs, or links within places. VF indices are assigned last, when the
 // number of VFs of each PF is known: it is optimal to take one index after another, each from all PFs that
 // can give it. To keep the tables small, the solver first looks for solutions with the fewest possible pairs
@@ -30,36 +43,20 @@
 // VFs that a group can give for each such number. A part of the tree has to give at least the devices that
 // the rest of the tree lacks. This keeps the tables small in the common case of a rail with one VF of each
 // PF: every part gives the VFs that only this part has.
-package solver
-
-import "math"
-
-// MaxSteps limits the work of one choice: the number of combined pairs of table entries, at 10 to 40 ns each,
-// after which the solver gives up the proof of optimality. The fallback takes at most half as many steps.
-// This keeps a choice below 20 ms on a server's core for up to 64 GPUs and 1016 VFs (see BenchmarkWorst);
-// with thousands of devices building the tree takes longer. Requests of eight GPUs take hundreds of steps.
-// Requests that exceed the limit have many devices that are mostly far from any partner, and halves of which
-// neither is a multiple of the other.
-const MaxSteps = 800_000
-
-// Solver finds the cheapest choice by dynamic programming over the tree of places: for every place it keeps
-// the best way to take each number of GPUs, VFs and extras from below it. The costs of disjoint places add
-// up, and the number of pairs below a place depends only on these numbers, because on a tree it is optimal to
-// form every pair as low as possible.
-type Solver struct {
+type solver struct {
 	tables
-	cards []*Place // in the order of the tree
+	cards []*place // in the order of the tree
 	most  int      // steps of one attempt
 }
 
-// New returns a solver for a tree of places with a limit of steps for each attempt; the root is nil if no
-// device may be chosen.
-func New(root *Place, wanted Shares, steps int) Solver {
-	s := Solver{most: steps}
-	s.Shares, s.root, s.making = wanted, root, make([]entry, 0, 32)
+// newSolver returns a solver for a tree of places with a limit of steps for each attempt; the root is nil
+// if no device may be chosen.
+func newSolver(root *place, wanted shares, steps int) solver {
+	s := solver{most: steps}
+	s.shares, s.root, s.making = wanted, root, make([]entry, 0, 32)
 	if root != nil {
 		s.entries = make([]entry, 0, 256)
-		s.cards = root.numberCards(make([]*Place, 0, root.GPUs.Most))
+		s.cards = root.numberCards(make([]*place, 0, root.GPUs.Most))
 	}
 	return s
 }
@@ -68,7 +65,7 @@ func New(root *Place, wanted Shares, steps int) Solver {
 // whether the choice is proven optimal, and whether the room and the step limit sufficed for any choice.
 // Resources are those of a kind with several requested resources, nil for another kind. Links connect cards
 // with devices to choose from; Solve reorders them.
-func (s *Solver) Solve(gpus, vfs []Resource, links []Link) (optimal, ok bool) {
+func (s *solver) Solve(gpus, vfs []resource, links []link) (optimal, ok bool) {
 	if len(gpus)+len(vfs) > 0 {
 		s.most /= 2 // the other half is for choosing one resource after another
 		s.mixing, ok = newMixing(gpus, vfs)
@@ -82,7 +79,7 @@ func (s *Solver) Solve(gpus, vfs []Resource, links []Link) (optimal, ok bool) {
 		return false, false
 	}
 	if irregular != nil {
-		optimal = refineChoice(&s.tables, s.cards, irregular, min(s.most, MaxSteps/2)) && optimal
+		optimal = refineChoice(&s.tables, s.cards, irregular, min(s.most, maxSteps/2)) && optimal
 	}
 	s.mixing.countTaken(s.root)
 	return optimal, true
@@ -90,7 +87,7 @@ func (s *Solver) Solve(gpus, vfs []Resource, links []Link) (optimal, ok bool) {
 
 // findChoice finds a choice and marks it in the places. It reports whether the choice is proven optimal, and
 // whether a choice exists: always, unless several resources of one kind exceed the step limit.
-func (s *Solver) findChoice() (optimal, ok bool) {
+func (s *solver) findChoice() (optimal, ok bool) {
 	found := s.deepenLimit()
 	further := s.most / 4 // for a second attempt, and for the search after it
 	if found || s.mixing.isAny() {
@@ -102,7 +99,7 @@ func (s *Solver) findChoice() (optimal, ok bool) {
 	found = s.deepenLimit()
 	s.loose = false
 	if !found {
-		s.root.spreadDevices(&s.Shares, s.GPUs, s.VFs)
+		s.root.spreadDevices(&s.shares, s.GPUs, s.VFs)
 	}
 	s.root.pinCounts(true)
 	s.budget = math.MaxInt
@@ -114,9 +111,9 @@ func (s *Solver) findChoice() (optimal, ok bool) {
 // deepenLimit solves with an increasing limit on the pairs beyond PIX, beginning with the minimum: a tight
 // limit leaves few combinations, and a choice found under a limit is optimal, because every better choice is
 // within the same limit.
-func (s *Solver) deepenLimit() bool {
+func (s *solver) deepenLimit() bool {
 	s.budget = s.most
-	s.root.boundPIX(&s.Shares)
+	s.root.boundPIX(&s.shares)
 	fewest := max(s.Pairs-s.root.mostPIX, 0)
 	for further := 0; ; further = 2*further + 1 {
 		limit := min(fewest+further, s.Pairs)
@@ -145,9 +142,9 @@ func (t *tables) solveLimit(limit int) (cost, bool) {
 }
 
 // traceBack traces an entry of a place back to the entries that it consists of.
-func (t *tables) traceBack(n *Place, i int32) {
+func (t *tables) traceBack(n *place, i int32) {
 	n.Chosen = t.entries[i].counts
-	if n.Kind == Group { // the table of a group is based on the table of its cards
+	if n.Kind == kindGroup { // the table of a group is based on the table of its cards
 		i = t.entries[i].before
 	}
 	for k := len(n.Children) - 1; k > 0; k-- {
@@ -163,16 +160,16 @@ func (t *tables) traceBack(n *Place, i int32) {
 const stepsPerPlace = 8
 
 // buildTable builds the table of a place.
-func (t *tables) buildTable(n *Place) span {
+func (t *tables) buildTable(n *place) span {
 	t.budget -= stepsPerPlace
-	if n.Kind == Card {
+	if n.Kind == kindCard {
 		return t.cardTable(n)
 	}
 	var made span
-	var part Content // of the children merged until now
+	var part content // of the children merged until now
 	for i, child := range n.Children {
 		last := t.buildTable(child)
-		part.Add(child.Content)
+		part.Add(child.content)
 		if i == 0 {
 			made = last
 		} else {
@@ -184,20 +181,20 @@ func (t *tables) buildTable(n *Place) span {
 		}
 	}
 	switch n.Kind {
-	case Group:
+	case kindGroup:
 		return t.groupTable(n, made)
-	case Node:
+	case kindNode:
 		breakNode(n, t.entries[made.from:made.to])
 	}
 	return made
 }
 
 // pinCounts restricts the search to the marked counts, or removes the restriction.
-func (n *Place) pinCounts(on bool) {
+func (n *place) pinCounts(on bool) {
 	n.fixedGPUs, n.fixedVFs = anyNumber, anyNumber
-	if on && n.Kind == Card {
+	if on && n.Kind == kindCard {
 		n.fixedGPUs = n.Chosen.GPUs
-	} else if on && n.Kind == Group {
+	} else if on && n.Kind == kindGroup {
 		n.fixedVFs = n.Chosen.VFs
 	}
 	for _, child := range n.Children {
@@ -207,20 +204,20 @@ func (n *Place) pinCounts(on bool) {
 
 // spreadDevices marks a choice without search: it fills one child after another with GPUs and VFs that form
 // PIX pairs, then with the remaining devices. It is used only for machines far larger than existing ones.
-func (n *Place) spreadDevices(s *Shares, gpus, vfs int) {
+func (n *place) spreadDevices(s *shares, gpus, vfs int) {
 	n.Chosen = counts{GPUs: gpus, VFs: vfs}
 	for _, child := range n.Children {
 		child.Chosen = counts{GPUs: child.GPUs.Held, VFs: child.VFs.Held}
 		gpus -= child.GPUs.Held
 		vfs -= child.VFs.Held
 	}
-	if n.Kind == Group { // the children are cards
+	if n.Kind == kindGroup { // the children are cards
 		vfs = 0
 	}
 	for _, pairsOnly := range []bool{true, false} {
 		for _, child := range n.Children {
 			g, v := min(gpus, child.GPUs.Most-child.Chosen.GPUs), min(vfs, child.VFs.Most-child.Chosen.VFs)
-			if pairsOnly && s.Pairs > 0 && n.Kind != Group {
+			if pairsOnly && s.Pairs > 0 && n.Kind != kindGroup {
 				g = min(g, max(child.mostPIX/s.PerGPU-child.Chosen.GPUs, 0))
 				v = min(v, max(child.mostPIX/s.PerVF-child.Chosen.VFs, 0))
 			}

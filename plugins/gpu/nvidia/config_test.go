@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package settings
+package nvidia
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 )
-
-// write writes a configuration file.
-func write(t *testing.T, content string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
 
 // load loads what arguments, variables and a file say together.
 func load(t *testing.T, args []string, env map[string]string, file string) (Config, error) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package monitor
+package daemon
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 )
 
 // await retries until the answer contains a text, "" for no error, because the daemon starts to listen later.
-func await(t *testing.T, at Address, what Probe, want string) {
+func await(t *testing.T, at address, what probe, want string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := Ask(t.Context(), at, what)
+		err := ask(t.Context(), at, what)
 		if err == nil && want == "" || err != nil && want != "" && strings.Contains(err.Error(), want) {
 			return
 		}
@@ -34,7 +34,7 @@ func await(t *testing.T, at Address, what Probe, want string) {
 // Two daemons in one network namespace answer separately, also at a socket left by an earlier process.
 func TestAsk(t *testing.T) {
 	dir := t.TempDir()
-	at := func(name string) Address { return Address(unix + filepath.Join(dir, name)) }
+	at := func(name string) address { return address(unix + filepath.Join(dir, name)) }
 	older, newer := at("older.sock"), at("newer.sock")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "newer.sock")})
 	if err != nil {
@@ -46,29 +46,29 @@ func TestAsk(t *testing.T) {
 	var served sync.WaitGroup
 	defer served.Wait()
 	defer stop()
-	serve := func(at Address) *Monitor {
-		m := New("test", nil)
+	serve := func(at address) *monitor {
+		m := newMonitor("test", nil)
 		served.Go(func() { m.Serve(ctx, "", at, slog.New(slog.DiscardHandler)) })
 		return m
 	}
 	serve(older).Begin()
 	m := serve(newer)
-	await(t, older, Ready, "")
-	await(t, newer, Ready, "what there is to offer is not known yet")
-	await(t, newer, Alive, "")
+	await(t, older, ready, "")
+	await(t, newer, ready, "what there is to offer is not known yet")
+	await(t, newer, alive, "")
 	m.Begin()
-	await(t, newer, Ready, "")
-	if err := Ask(t.Context(), at("none.sock"), Alive); err == nil {
+	await(t, newer, ready, "")
+	if err := ask(t.Context(), at("none.sock"), alive); err == nil {
 		t.Error("a daemon that is not there is alive")
 	}
 	const flag = "--health-probe-bind-address"
-	if err := Ask(t.Context(), "", Alive); err == nil || !strings.Contains(err.Error(), flag) {
+	if err := ask(t.Context(), "", alive); err == nil || !strings.Contains(err.Error(), flag) {
 		t.Error(err)
 	}
 }
 
 func TestAddresses(t *testing.T) {
-	var a Address
+	var a address
 	for text, ok := range map[string]bool{
 		"unix:/run/probe.sock": true, "unix:probe.sock": false, "unix:": false, ":9477": true, "": true,
 	} {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package grants
+package rdma
 
 import (
 	"crypto/sha256"
@@ -167,8 +167,8 @@ func (c *CDI) nameDevices(p cdiPool, order []string, grants map[string]*Grant) c
 	return named
 }
 
-// Spec is the expected CDI spec of one pool. The zero value is an unknown spec.
-type Spec struct {
+// cdiSpec is the expected CDI spec of one pool. The zero value is an unknown spec.
+type cdiSpec struct {
 	mu      sync.Mutex
 	devices []pools.Device    // of the content
 	grants  map[string]*Grant // by device ID; nil if unknown
@@ -180,7 +180,7 @@ type Spec struct {
 // the file if it differs, after changes by another instance, by the stock plugin or by an operator.
 //
 // Write calls newest under the lock, so that the last of several concurrent calls uses the newest pool.
-func (s *Spec) Write(h Host, newest func() pools.Pool, given map[string]*Grant) error {
+func (s *cdiSpec) Write(h Host, newest func() pools.Pool, given map[string]*Grant) error {
 	if h.CDI == nil {
 		return nil
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package monitor
+package daemon
 
 import (
 	"context"
@@ -57,8 +57,8 @@ const (
 	deviceDegraded = "DeviceDegraded"
 )
 
-// EventsConfig configures a Sender.
-type EventsConfig struct {
+// eventsConfig configures a Sender.
+type eventsConfig struct {
 	APIServer *rest.Config // nil for the API server of this process's pod
 	Component string       // "tandem-gpu"
 	Node      string
@@ -66,7 +66,7 @@ type EventsConfig struct {
 	Log       *slog.Logger
 }
 
-// EventSender sends Kubernetes Events to the owner of a pod if the devices of a container could not be
+// eventSender sends Kubernetes Events to the owner of a pod if the devices of a container could not be
 // aligned, or if the kubelet refused the pod for its NUMA nodes, and to the owner of a node that does not
 // enforce the annotations of pods, or changes its decision about the hints of VFs.
 //
@@ -74,8 +74,8 @@ type EventsConfig struct {
 // further events silently, and aggregates repeated events of an object, for which it needs permission to
 // patch. A container gets its devices once, so a short queue and one attempt per event suffice; the outcome
 // is counted. An event about a refused pod is sent again with the next list of refused pods.
-type EventSender struct {
-	config EventsConfig
+type eventSender struct {
+	config eventsConfig
 	client rest.Interface
 	queue  chan *corev1.Event
 	unsent system.Complaint
@@ -89,8 +89,8 @@ type EventSender struct {
 	many      bool // there were more: from then on all count as recovered
 }
 
-// OpenEvents returns a Sender; Run sends.
-func OpenEvents(config EventsConfig) (*EventSender, error) {
+// openEvents returns a Sender; Run sends.
+func openEvents(config eventsConfig) (*eventSender, error) {
 	server, err := intent.ServerConfig(config.APIServer)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func OpenEvents(config EventsConfig) (*EventSender, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server for events: %w", err)
 	}
-	return &EventSender{
+	return &eventSender{
 		config: config, client: client, queue: make(chan *corev1.Event, queueLength),
 		recovered: map[coordination.Unsound]bool{},
 	}, nil
@@ -107,7 +107,7 @@ func OpenEvents(config EventsConfig) (*EventSender, error) {
 
 // Tell queues an event about an Allocate with a worse result than same-switch pairs, if the pod is certain.
 // Tell never blocks.
-func (s *EventSender) Tell(v admission.Verdict) {
+func (s *eventSender) Tell(v admission.Verdict) {
 	if v.Container == nil || v.PodUID == "" {
 		return
 	}
@@ -128,7 +128,7 @@ func (s *EventSender) Tell(v admission.Verdict) {
 // Rejected queues one event for each pod that the kubelet has refused for its NUMA nodes. Each call passes
 // all refused pods, including those of earlier calls, whose events are queued again if they were not taken.
 // Rejected never blocks.
-func (s *EventSender) Rejected(pods []intent.Rejected) {
+func (s *eventSender) Rejected(pods []intent.Rejected) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	told := map[string]bool{}
@@ -150,7 +150,7 @@ func (s *EventSender) Rejected(pods []intent.Rejected) {
 
 // Unenforced queues an event about the node, whose pods' annotations are not enforced for a reason that
 // lasts. Unenforced never blocks.
-func (s *EventSender) Unenforced(now intent.Enforcement) {
+func (s *eventSender) Unenforced(now intent.Enforcement) {
 	event := s.nodeEvent(reasonUnenforced, now.String())
 	event.Name = sameName(s.config.Node, shortDigest(now.Why))
 	s.enqueueEvent(event)
@@ -158,13 +158,13 @@ func (s *EventSender) Unenforced(now intent.Enforcement) {
 
 // Hints queues an event about the node, which has changed its decision about the NUMA hints of a pool of VFs.
 // Hints never blocks.
-func (s *EventSender) Hints(resource, decision string) {
+func (s *eventSender) Hints(resource, decision string) {
 	event := s.nodeEvent(reasonHints, resource+": "+decision)
 	event.Type = corev1.EventTypeNormal
 	s.enqueueEvent(event)
 }
 
-func (s *EventSender) nodeEvent(reason, message string) *corev1.Event {
+func (s *eventSender) nodeEvent(reason, message string) *corev1.Event {
 	const namespace = "default" // of events about objects without one
 	node := s.config.Node
 	event := s.newEvent(kubelet.Pod{Namespace: namespace, Name: node}, node, reason, message)
@@ -179,7 +179,7 @@ func shortDigest(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]
 // another reason. A daemon that starts does not know which events are written, and gives them the names of
 // before; an event about a device that was good meanwhile has a name of its own. Each call passes all such
 // devices; events that were not taken are queued again by the next call. Unsound never blocks.
-func (s *EventSender) Unsound(devices []coordination.Unsound) {
+func (s *eventSender) Unsound(devices []coordination.Unsound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	told := map[coordination.Unsound]*corev1.Event{}
@@ -204,7 +204,7 @@ func (s *EventSender) Unsound(devices []coordination.Unsound) {
 	s.unsound = told
 }
 
-func (s *EventSender) unsoundEvent(d coordination.Unsound) *corev1.Event {
+func (s *eventSender) unsoundEvent(d coordination.Unsound) *corev1.Event {
 	reason, others := deviceFailed, "no other container gets it"
 	if d.Health == device.Degraded {
 		reason, others = deviceDegraded, "other containers get it last"
@@ -229,7 +229,7 @@ func sameName(pod, what string) string {
 
 // retryLater makes the next call of Rejected or Unsound queue an event again, if the event is about a refused
 // pod or an unsound device.
-func (s *EventSender) retryLater(event *corev1.Event) {
+func (s *eventSender) retryLater(event *corev1.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if event.Reason == reasonRejected {
@@ -239,7 +239,7 @@ func (s *EventSender) retryLater(event *corev1.Event) {
 }
 
 // enqueueEvent reports whether the queue had a place for an event.
-func (s *EventSender) enqueueEvent(event *corev1.Event) bool {
+func (s *eventSender) enqueueEvent(event *corev1.Event) bool {
 	select {
 	case s.queue <- event:
 		return true
@@ -255,7 +255,7 @@ func summarizePairs(v admission.Verdict) string {
 		placement.Together(v.Pairs), len(v.Pairs), placement.Levels(v.Pairs))
 }
 
-func (s *EventSender) newEvent(pod kubelet.Pod, uid, reason, message string) *corev1.Event {
+func (s *eventSender) newEvent(pod kubelet.Pod, uid, reason, message string) *corev1.Event {
 	now := metav1.Now()
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
@@ -284,7 +284,7 @@ func cutMessage(message string, most int) string {
 }
 
 // Run sends queued events until ctx is done.
-func (s *EventSender) Run(ctx context.Context) {
+func (s *eventSender) Run(ctx context.Context) {
 	for {
 		select {
 		case event := <-s.queue:
@@ -295,7 +295,7 @@ func (s *EventSender) Run(ctx context.Context) {
 	}
 }
 
-func (s *EventSender) sendEvent(ctx context.Context, event *corev1.Event) {
+func (s *eventSender) sendEvent(ctx context.Context, event *corev1.Event) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	err := s.client.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package grants
+package rdma
 
 import (
 	"os"
@@ -37,7 +37,7 @@ func granted(id, node string) map[string]*Grant {
 type specFile struct {
 	*testing.T
 	host Host
-	spec Spec
+	spec cdiSpec
 	pool pools.Pool // the newest
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package solver
+package placement
 
 import (
 	"cmp"
@@ -117,7 +117,7 @@ const (
 // distanceBy returns the distance of two GPUs that meet at a place and have the given distance by links. By
 // PCI Express the level counts first; below the host bridge, GPUs with more shared bridges are nearer. The
 // GPUs of a C2C complex have a host bridge each.
-func (n *Place) distanceBy(link int64) int64 {
+func (n *place) distanceBy(link int64) int64 {
 	level, nearer := n.Level, 0
 	switch level {
 	case topology.C2C:
@@ -129,17 +129,17 @@ func (n *Place) distanceBy(link int64) int64 {
 	return link<<linkShift + d
 }
 
-// Link is a direct link between two cards, as numbers in the order of the tree, a before b.
-type Link struct {
+// link is a direct link between two cards, as numbers in the order of the tree, a before b.
+type link struct {
 	a, b int
 	link int64 // distance of two GPUs with this link
 }
 
-// NewLink returns a link between two cards of a tree passed to [New]. Hops is the number of GPUs on the way,
-// including the last one; count is the number of parallel links.
-func NewLink(a, b *Place, hops, count int) Link {
+// newLink returns a link between two cards of a tree passed to newSolver. Hops is the number of GPUs on the
+// way, including the last one; count is the number of parallel links.
+func newLink(a, b *place, hops, count int) link {
 	hops = min(max(hops, 1), mostHops)
-	return Link{
+	return link{
 		a: min(a.cardLow, b.cardLow), b: max(a.cardLow, b.cardLow),
 		link: int64(linkHop*hops - min(max(count, 1), mostParallel)),
 	}
@@ -148,7 +148,7 @@ func NewLink(a, b *Place, hops, count int) Link {
 // measureLinks sets for every place the distance of two GPUs that meet there. All such GPUs must have the
 // same distance: without links, with links between all GPUs, or within hives that are places. If links do not
 // follow the tree, measureLinks returns the links, otherwise nil.
-func measureLinks(root *Place, cards []*Place, links []Link) (irregular []Link) {
+func measureLinks(root *place, cards []*place, links []link) (irregular []link) {
 	links = uniqueLinks(links)
 	for _, l := range links {
 		meet := cards[l.a].Parent
@@ -169,9 +169,9 @@ func measureLinks(root *Place, cards []*Place, links []Link) (irregular []Link) 
 }
 
 // numberCards sets for every place the range of the cards below it.
-func (n *Place) numberCards(cards []*Place) []*Place {
+func (n *place) numberCards(cards []*place) []*place {
 	n.cardLow = len(cards)
-	if n.Kind == Card {
+	if n.Kind == kindCard {
 		cards = append(cards, n)
 	}
 	for _, child := range n.Children {
@@ -182,23 +182,23 @@ func (n *Place) numberCards(cards []*Place) []*Place {
 }
 
 // uniqueLinks returns the links without duplicates, of which the shortest remains.
-func uniqueLinks(links []Link) []Link {
-	slices.SortFunc(links, func(x, y Link) int {
+func uniqueLinks(links []link) []link {
+	slices.SortFunc(links, func(x, y link) int {
 		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b), cmp.Compare(x.link, y.link))
 	})
-	return slices.CompactFunc(links, func(x, y Link) bool { return x.a == y.a && x.b == y.b })
+	return slices.CompactFunc(links, func(x, y link) bool { return x.a == y.a && x.b == y.b })
 }
 
 // settleNear sets the distance of GPUs that meet at a place, and reports whether at every place either all or
 // none of them have a link.
-func (n *Place) settleNear() bool {
+func (n *place) settleNear() bool {
 	regular, crossing, below := true, 0, 0
 	for _, child := range n.Children {
 		regular = child.settleNear() && regular
 		crossing += below * (child.cardHigh - child.cardLow)
 		below += child.cardHigh - child.cardLow
 	}
-	if n.Kind == Card {
+	if n.Kind == kindCard {
 		return true
 	}
 	if n.links == 0 {

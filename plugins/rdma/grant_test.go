@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package grants
+package rdma
 
 import (
 	"testing"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package solver
+package placement
 
 import (
 	"cmp"
@@ -76,7 +76,7 @@ func (t span) withGPUs(entries []entry, low, high int) span {
 }
 
 // cardTable returns the table of a card: the numbers of GPUs that it can give.
-func (t *tables) cardTable(n *Place) span {
+func (t *tables) cardTable(n *place) span {
 	low, high := fewestFrom(t.GPUs, n.GPUs, t.root.GPUs), min(n.GPUs.Most, t.GPUs)
 	if n.fixedGPUs != anyNumber {
 		low, high = n.fixedGPUs, n.fixedGPUs
@@ -102,7 +102,7 @@ func (t *tables) cardTable(n *Place) span {
 }
 
 // groupTable adds the VFs of a group to the table of its cards.
-func (t *tables) groupTable(n *Place, cards span) span {
+func (t *tables) groupTable(n *place, cards span) span {
 	if len(n.Children) == 0 {
 		t.addEntry(entry{})
 		cards = t.endSorted()
@@ -129,7 +129,7 @@ func (t *tables) groupTable(n *Place, cards span) span {
 
 // groupEntries adds the entries for the GPUs of entry i and the given VFs, with every possible number of
 // extras.
-func (t *tables) groupEntries(n *Place, i int32, given offer) {
+func (t *tables) groupEntries(n *place, i int32, given offer) {
 	gpus, vfs := t.entries[i].GPUs, given.count
 	low, high := t.extrasRange(gpus, vfs)
 	for x := low; x <= high; x++ {
@@ -137,7 +137,7 @@ func (t *tables) groupEntries(n *Place, i int32, given offer) {
 		ofGPUs, ofVFs := t.unitsOf(gpus, vfs, x)
 		c := t.entries[i].cost
 		n.addMeeting(&c, int64(min(ofGPUs, ofVFs)))
-		if !t.isWithin(&n.Content, c.beyondPIX(), ofGPUs, ofVFs) {
+		if !t.isWithin(&n.content, c.beyondPIX(), ofGPUs, ofVFs) {
 			continue
 		}
 		c[termBridges] += int64((ofGPUs + ofVFs) * n.Depth)
@@ -161,14 +161,14 @@ func lostPairs(gpus, vfs, takenGPUs, takenVFs int) int64 {
 // lostLater returns the loss of a group for later containers when some of its GPUs and VFs are taken: free
 // GPUs and free VFs with a partner, free or taken, and pairs of all devices that other containers will
 // release.
-func (n *Place) lostLater(gpus, vfs int) int64 {
+func (n *place) lostLater(gpus, vfs int) int64 {
 	return lostPairs(n.GPUs.Free(), n.VFs.allDevices(), gpus, 0) +
 		lostPairs(n.GPUs.allDevices(), n.VFs.Free(), 0, vfs) +
 		lostPairs(n.GPUs.allDevices()-n.GPUs.Held, n.VFs.allDevices()-n.VFs.Held, gpus, vfs)
 }
 
 // breakNode adds the cost of breaking a NUMA node to the entries of its table.
-func breakNode(n *Place, entries []entry) {
+func breakNode(n *place, entries []entry) {
 	for i := range entries {
 		entries[i].cost[termNodes] += breakingCost(n.GPUs.Free(), entries[i].GPUs-n.GPUs.Held)
 	}
@@ -178,8 +178,8 @@ func breakNode(n *Place, entries []entry) {
 // table of the last of them.
 type merge struct {
 	*tables
-	place        *Place
-	part         Content // of the children merged until now
+	place        *place
+	part         content // of the children merged until now
 	floor        mix
 	before, last span
 
@@ -203,7 +203,7 @@ func (m *merge) combineAll() span {
 		m.openSlots()
 	}
 	lowGPUs, lowVFs := fewestFrom(m.GPUs, m.part.GPUs, m.root.GPUs), fewestFrom(m.VFs, m.part.VFs, m.root.VFs)
-	if m.place.Kind == Group {
+	if m.place.Kind == kindGroup {
 		lowVFs = 0 // VFs are added after the cards have been merged
 	}
 	for j := m.last.from; j < m.last.to; j++ {
@@ -306,7 +306,7 @@ func (m *merge) combineEntries(i, j int32) {
 		return
 	}
 	pairs := 0
-	if m.place.Kind != Group { // cards without VFs, hence without pairs
+	if m.place.Kind != kindGroup { // cards without VFs, hence without pairs
 		if !m.loose && (t.Extras > m.extras || t.Extras+m.mostExtras(m.GPUs-t.GPUs, m.VFs-t.VFs) < m.extras) {
 			return
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package solver
+package placement
 
 import (
 	"cmp"
@@ -37,15 +37,15 @@ const mixBits = 63
 // stepsPerMixed is the cost of combining two entries of several resources, in steps.
 const stepsPerMixed = 12
 
-// Resource is the request for one of several resources of a kind.
-type Resource struct {
+// resource is the request for one of several resources of a kind.
+type resource struct {
 	Wanted int
 	Most   int // maximum number of devices
 }
 
 // newMixing assigns the fields for a request and reports whether the bits suffice. A kind with at most one
 // requested resource has no fields.
-func newMixing(gpus, vfs []Resource) (m mixing, ok bool) {
+func newMixing(gpus, vfs []resource) (m mixing, ok bool) {
 	m.gpus, m.vfs = len(gpus) > 0, len(vfs) > 0
 	used := 0
 	m.vfFields = m.layFields(vfs, &used)
@@ -57,7 +57,7 @@ func newMixing(gpus, vfs []Resource) (m mixing, ok bool) {
 func (m *mixing) isAny() bool { return m.gpus || m.vfs }
 
 // layFields assigns the fields of a kind, the first resource in the highest bits.
-func (m *mixing) layFields(of []Resource, used *int) []field {
+func (m *mixing) layFields(of []resource, used *int) []field {
 	fields := make([]field, len(of))
 	for i, r := range slices.Backward(of) {
 		width := bits.Len(uint(r.Wanted))
@@ -109,7 +109,7 @@ type offering struct {
 
 // offerAll lists the possible devices of every card and group of a tree. It reports whether the steps
 // suffice.
-func offerAll(root *Place, m *mixing, steps int) bool {
+func offerAll(root *place, m *mixing, steps int) bool {
 	o := offering{m, steps}
 	o.listBelow(root)
 	return o.budget >= 0
@@ -120,7 +120,7 @@ type supply struct{ held, most int }
 
 // listBelow lists the possible devices of every card and group below a place, and the minimum of each place.
 // It returns the supply of the place by resource, GPUs before VFs.
-func (o *offering) listBelow(n *Place) []supply {
+func (o *offering) listBelow(n *place) []supply {
 	n.mixed = new(mixed)
 	has := make([]supply, len(o.gpuFields)+len(o.vfFields))
 	for _, child := range n.Children {
@@ -131,10 +131,10 @@ func (o *offering) listBelow(n *Place) []supply {
 		n.floors = append(n.floors, o.floorOf(has))
 	}
 	switch {
-	case n.Kind == Card && o.gpus:
+	case n.Kind == kindCard && o.gpus:
 		addSupply(has, n.Pools)
 		n.offers = o.keepReaching(o.listWays(n.Pools, o.gpuFields), o.floorOf(has))
-	case n.Kind == Group && o.vfs:
+	case n.Kind == kindGroup && o.vfs:
 		for _, f := range n.PFs {
 			addSupply(has[len(o.gpuFields):], f.Pools)
 		}
@@ -144,7 +144,7 @@ func (o *offering) listBelow(n *Place) []supply {
 	return has
 }
 
-func addSupply(has []supply, pools []Pool) {
+func addSupply(has []supply, pools []pool) {
 	for _, l := range pools {
 		has[l.Resource].held += l.Held
 		has[l.Resource].most += l.Most
@@ -167,7 +167,7 @@ func (m *mixing) keepReaching(offers []offer, floor mix) []offer {
 }
 
 // listWays lists all ways to take devices from pools. It returns nil if their number exceeds the step limit.
-func (o *offering) listWays(pools []Pool, fields []field) []offer {
+func (o *offering) listWays(pools []pool, fields []field) []offer {
 	offers := []offer{{}}
 	for _, l := range pools {
 		f := fields[l.Resource]
@@ -198,7 +198,7 @@ func sortOffers(offers []offer) {
 // stagePFs finds for one PF of a group after another the cheapest way to give each mix of VFs; for all but
 // the last PF of a NIC, to give each mix and number of the NIC's VFs. Of ways with the same cost it takes
 // fewer VFs from the later PF.
-func (o *offering) stagePFs(n *Place) {
+func (o *offering) stagePFs(n *place) {
 	n.offers = []offer{{}}
 	type key struct {
 		mix   mix
@@ -253,7 +253,7 @@ func pairsAmong(n int) int64 { return int64(n) * int64(n-1) / 2 }
 // a PF that is not degraded, then from the PF with the fewest taken VFs, then from the NIC with the fewest,
 // then from the PF with the least load, then from the first PF. The cost of a PF and of its NIC grows with
 // every VF taken, so this order is cheapest for any number of VFs.
-func (n *Place) PlanFill(further int) {
+func (n *place) PlanFill(further int) {
 	var c fillCost
 	for _, f := range n.PFs {
 		f.NIC.taken = 0
@@ -278,7 +278,7 @@ func (n *Place) PlanFill(further int) {
 }
 
 // addVF adds the cost of the next VF of a PF.
-func (c *fillCost) addVF(f *PF) {
+func (c *fillCost) addVF(f *pf) {
 	c.degraded += asNumber(f.Degraded)
 	c.shared += int64(f.Taken)<<sharedShift + int64(f.NIC.taken)
 	c.load += int64(f.Load)
@@ -287,7 +287,7 @@ func (c *fillCost) addVF(f *PF) {
 }
 
 // isCheaper reports whether the next VF of f is cheaper than the next VF of g.
-func (f *PF) isCheaper(g *PF) bool {
+func (f *pf) isCheaper(g *pf) bool {
 	return cmp.Or(cmp.Compare(asNumber(f.Degraded), asNumber(g.Degraded)), cmp.Compare(f.Taken, g.Taken),
 		cmp.Compare(f.NIC.taken, g.NIC.taken), cmp.Compare(f.Load, g.Load)) < 0
 }
@@ -301,18 +301,18 @@ func asNumber(is bool) int64 {
 }
 
 // countTaken counts the marked devices of every pool below a place.
-func (m *mixing) countTaken(n *Place) {
+func (m *mixing) countTaken(n *place) {
 	for _, child := range n.Children {
 		m.countTaken(child)
 	}
 	switch n.Kind {
-	case Card:
+	case kindCard:
 		if m.gpus {
 			m.takeGPUs(n)
 		} else {
 			n.Pools[0].Taken = n.Chosen.GPUs
 		}
-	case Group:
+	case kindGroup:
 		if m.vfs {
 			m.takeVFs(n)
 		} else {
@@ -322,7 +322,7 @@ func (m *mixing) countTaken(n *Place) {
 }
 
 // takeVFs counts the marked VFs of the PFs of a group.
-func (n *Place) takeVFs() {
+func (n *place) takeVFs() {
 	for _, f := range n.PFs {
 		f.Taken = f.Held
 	}
@@ -335,14 +335,14 @@ func (n *Place) takeVFs() {
 }
 
 // takeGPUs counts the marked GPUs of the pools of a card.
-func (m *mixing) takeGPUs(card *Place) {
+func (m *mixing) takeGPUs(card *place) {
 	for i := range card.Pools {
 		card.Pools[i].Taken = m.gpuFields[card.Pools[i].Resource].takenOf(card.Chosen.mix)
 	}
 }
 
 // takeVFs counts the marked VFs of the pools of a group.
-func (m *mixing) takeVFs(group *Place) {
+func (m *mixing) takeVFs(group *place) {
 	if len(group.PFs) == 0 {
 		return
 	}

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings merges the settings of NVIDIA's own plugin, all of which are accepted: flags, environment
-// variables and the configuration file. It applies their precedence, rejects invalid values, and warns of
-// settings without effect.
-package settings
+package nvidia
 
 import (
 	"encoding/json"
@@ -23,17 +20,17 @@ import (
 // Strategies, as in NVIDIA's own plugin: for MIG devices, for the way in which containers get their GPUs and
 // the list of them, and for the GPU of the next replica.
 const (
-	MIGNone   = "none"
-	MIGSingle = "single"
-	MIGMixed  = "mixed"
+	migNone   = "none"
+	migSingle = "single"
+	migMixed  = "mixed"
 
-	ListEnvVar         = "envvar"
-	ListVolumeMounts   = "volume-mounts"
+	listEnvVar         = "envvar"
+	listVolumeMounts   = "volume-mounts"
 	ListCDIAnnotations = "cdi-annotations"
 	ListCDICRI         = "cdi-cri"
 
-	IDUUID  = "uuid"
-	IDIndex = "index"
+	iduuid  = "uuid"
+	idIndex = "index"
 
 	policyDistributed = "distributed"
 	policyPacked      = "packed"
@@ -62,7 +59,7 @@ type Config struct {
 	IMEXRequired        bool
 	KubeletSocket       string // "" for no registration
 	File                string // "" for none
-	Sharing             Sharing
+	Sharing             sharing
 	Xids                ignoredXids
 	XidRecovery         bool     // a GPU can be healthy again after an Xid
 	Warnings            []string // accepted settings without effect, or with a surprising one
@@ -113,7 +110,7 @@ func (c *Config) checkValues() error {
 		c.HostDevRoot = c.DriverRoot
 	}
 	for _, s := range c.DeviceList {
-		known := []string{ListEnvVar, ListVolumeMounts, ListCDIAnnotations, ListCDICRI}
+		known := []string{listEnvVar, listVolumeMounts, ListCDIAnnotations, ListCDICRI}
 		if err := c.oneOf("device-list-strategy", s, known...); err != nil {
 			return err
 		}
@@ -130,10 +127,10 @@ func (c *Config) checkValues() error {
 			c.Source("kubelet-socket"), c.KubeletSocket)
 	}
 	return errors.Join(
-		c.oneOf("device-id-strategy", c.DeviceID, IDUUID, IDIndex),
+		c.oneOf("device-id-strategy", c.DeviceID, iduuid, idIndex),
 		c.oneOf("shared-devices-allocation-policy", c.SharedPolicy, policyDistributed, policyPacked),
 		c.oneOf("device-discovery-strategy", c.Discovery, "auto", "nvml"),
-		c.oneOf("mig-strategy", c.MIGStrategy, MIGNone, MIGSingle, MIGMixed),
+		c.oneOf("mig-strategy", c.MIGStrategy, migNone, migSingle, migMixed),
 	)
 }
 
@@ -157,13 +154,13 @@ func (c *Config) addWarnings() {
 	if len(c.DeviceList) == 0 {
 		c.Warnings = append(c.Warnings, c.Source("device-list-strategy")+
 			" is empty: containers are not told of their GPUs, as by NVIDIA's own plugin: leave it out for "+
-			ListEnvVar)
+			listEnvVar)
 	}
-	if c.MIGStrategy == MIGMixed && slices.Contains(c.DeviceList, ListEnvVar) {
-		c.Warnings = append(c.Warnings, c.Source("mig-strategy")+" is "+MIGMixed+" and "+
-			c.Source("device-list-strategy")+" has "+ListEnvVar+": a container with MIG devices of two "+
+	if c.MIGStrategy == migMixed && slices.Contains(c.DeviceList, listEnvVar) {
+		c.Warnings = append(c.Warnings, c.Source("mig-strategy")+" is "+migMixed+" and "+
+			c.Source("device-list-strategy")+" has "+listEnvVar+": a container with MIG devices of two "+
 			"resources is told those of one, because the kubelet keeps one value of NVIDIA_VISIBLE_DEVICES: "+
-			"use "+ListVolumeMounts+" or "+ListCDICRI)
+			"use "+listVolumeMounts+" or "+ListCDICRI)
 	}
 	c.Warnings = append(c.Warnings, c.Xids.malformed...)
 }
@@ -222,13 +219,13 @@ func readFile(path string) (*file, error) {
 }
 
 // readSharing returns the sharing of the file, with warnings of settings without effect.
-func (f *file) readSharing(path string) (Sharing, []string, error) {
+func (f *file) readSharing(path string) (sharing, []string, error) {
 	switch {
 	case f.Sharing.MPS != nil:
-		return Sharing{}, nil, fmt.Errorf("read the configuration %s: sharing.mps is not supported: "+
+		return sharing{}, nil, fmt.Errorf("read the configuration %s: sharing.mps is not supported: "+
 			"use sharing.timeSlicing, or NVIDIA's own plugin on this node", path)
 	case f.Sharing.TimeSlicing == nil:
-		return Sharing{}, nil, nil
+		return sharing{}, nil, nil
 	default:
 		return f.Sharing.TimeSlicing.readSharing(path)
 	}

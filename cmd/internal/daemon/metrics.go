@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package monitor
+package daemon
 
 import (
 	"slices"
@@ -148,7 +148,7 @@ func newGauge(name, help string, labels ...string) *prometheus.Desc {
 }
 
 // state is the collector of gauges, which are read on each scrape.
-type state struct{ *Monitor }
+type state struct{ *monitor }
 
 // Describe implements prometheus.Collector.
 func (s state) Describe(descs chan<- *prometheus.Desc) {
@@ -180,7 +180,7 @@ func (s state) Collect(metrics chan<- prometheus.Metric) {
 	for _, r := range coordination.Roles {
 		send(roleDesc, asNumber(r == role), string(r))
 	}
-	if enforcer, knows := node.(Enforcer); knows {
+	if enforcer, knows := node.(enforcer); knows {
 		if now, serves := enforcer.Enforcement(); serves {
 			send(enforcedDesc, asNumber(now.Enforced()))
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package monitor
+package daemon
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const probeTimeout = 2 * time.Second
 // status is the state of the daemon behind the probes.
 type status struct {
 	mu      sync.Mutex
-	node    Node              // nil while the daemon takes no part
+	node    node              // nil while the daemon takes no part
 	offered map[string]*offer // by resource name
 	begun   bool              // the daemon has looked for its devices
 	waits   error             // reason for which the daemon waits for its devices; nil for none
@@ -40,7 +40,7 @@ type offer struct {
 	cause      error // of the loss of the registration; nil for none
 }
 
-func (s *status) setNode(node Node) {
+func (s *status) setNode(node node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.node = node
@@ -130,7 +130,7 @@ func (s *status) probeDetails() []string {
 			lines = append(lines, line)
 		}
 	}
-	enforcer, knows := node.(Enforcer)
+	enforcer, knows := node.(enforcer)
 	if !knows {
 		return lines
 	}
@@ -168,19 +168,19 @@ func newProbe(check func(context.Context) error, details func() []string) http.H
 	}
 }
 
-// Probe is a probe of a daemon: liveness or readiness.
-type Probe string
+// probe is a probe of a daemon: liveness or readiness.
+type probe string
 
-// Probes; NoProbe is the zero value.
+// Probes; noProbe is the zero value.
 const (
-	NoProbe Probe = ""
-	Alive   Probe = "healthz"
-	Ready   Probe = "readyz"
+	noProbe probe = ""
+	alive   probe = "healthz"
+	ready   probe = "readyz"
 )
 
-// Ask queries the probe of a daemon that serves probes at an address. It returns nil if the daemon passes,
+// ask queries the probe of a daemon that serves probes at an address. It returns nil if the daemon passes,
 // else the daemon's reasons.
-func Ask(ctx context.Context, at Address, what Probe) error {
+func ask(ctx context.Context, at address, what probe) error {
 	network, address := at.splitNetwork()
 	if address == "" {
 		return fmt.Errorf("ask for /%s: nothing is served, give --health-probe-bind-address too", what)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package settings
+package nvidia
 
 import (
 	"cmp"
@@ -128,7 +128,7 @@ func parseNumbers(values []string) ([]int, error) {
 // and api/config/v1/flags.go in NVIDIA/k8s-device-plugin), and Tandem's additions.
 func allSettings() []setting {
 	return []setting{
-		{"mig-strategy", "MIG_STRATEGY", "flags.migStrategy", MIGNone,
+		{"mig-strategy", "MIG_STRATEGY", "flags.migStrategy", migNone,
 			func(c *Config) any { return &c.MIGStrategy },
 			"resources of MIG devices: none, single (nvidia.com/gpu) or mixed (nvidia.com/mig-<profile>)"},
 		// NVIDIA's own plugin defaults to true, and restarts forever on a node without GPU.
@@ -145,10 +145,10 @@ func allSettings() []setting {
 		{"pass-device-specs", "PASS_DEVICE_SPECS", "flags.plugin.passDeviceSpecs", "false",
 			func(c *Config) any { return &c.PassDeviceSpecs },
 			"also return the device nodes in the kubelet's device specs"},
-		{"device-list-strategy", "DEVICE_LIST_STRATEGY", "flags.plugin.deviceListStrategy", ListEnvVar,
+		{"device-list-strategy", "DEVICE_LIST_STRATEGY", "flags.plugin.deviceListStrategy", listEnvVar,
 			func(c *Config) any { return &c.DeviceList },
 			"methods of passing GPUs to containers, comma-separated: envvar, volume-mounts, cdi-annotations, cdi-cri"},
-		{"device-id-strategy", "DEVICE_ID_STRATEGY", "flags.plugin.deviceIDStrategy", IDUUID,
+		{"device-id-strategy", "DEVICE_ID_STRATEGY", "flags.plugin.deviceIDStrategy", iduuid,
 			func(c *Config) any { return &c.DeviceID }, "IDs of GPUs passed to containers: uuid or index"},
 		{"gdrcopy-enabled", "GDRCOPY_ENABLED", "flags.gdrcopyEnabled", "false",
 			func(c *Config) any { return &c.GDRCopy }, "add GDRCopy to containers"},
@@ -196,16 +196,16 @@ func allSettings() []setting {
 }
 
 const (
-	// Vendor is NVIDIA's prefix of resource names.
-	Vendor = "nvidia.com/"
-	// SharedSuffix is the end of the name of a renamed shared resource.
-	SharedSuffix = ".shared"
+	// vendor is NVIDIA's prefix of resource names.
+	vendor = "nvidia.com/"
+	// sharedSuffix is the end of the name of a renamed shared resource.
+	sharedSuffix = ".shared"
 
 	maxName = 63 // characters of a resource name, NVIDIA's prefix included
 )
 
-// Sharing configures replicas of devices.
-type Sharing struct {
+// sharing configures replicas of devices.
+type sharing struct {
 	Replicas   map[string]int // of every device, by resource name
 	Rename     bool           // shared resources are called <name>.shared
 	RefuseMany bool           // limits a container to one replica
@@ -224,15 +224,15 @@ type replicated struct {
 }
 
 // readSharing converts the section of the file at a path, with warnings of settings without effect.
-func (r *replicated) readSharing(path string) (Sharing, []string, error) {
-	bad := func(format string, args ...any) (Sharing, []string, error) {
-		return Sharing{}, nil, fmt.Errorf("read the configuration %s: %s", path, fmt.Sprintf(format, args...))
+func (r *replicated) readSharing(path string) (sharing, []string, error) {
+	bad := func(format string, args ...any) (sharing, []string, error) {
+		return sharing{}, nil, fmt.Errorf("read the configuration %s: %s", path, fmt.Sprintf(format, args...))
 	}
 	if len(r.Resources) == 0 {
 		return bad("sharing.timeSlicing.resources is empty: name the resources to share, " +
 			"or remove sharing.timeSlicing")
 	}
-	s := Sharing{
+	s := sharing{
 		Replicas: map[string]int{}, Rename: r.RenameByDefault, RefuseMany: r.RefuseMany != nil && *r.RefuseMany,
 	}
 	var warnings []string
@@ -252,9 +252,9 @@ func (r *replicated) readSharing(path string) (Sharing, []string, error) {
 		if err := checkDevices(resource.Devices); err != nil {
 			return bad("sharing.timeSlicing.resources[%d].devices of %s: %v", i, name, err)
 		}
-		rename := strings.TrimPrefix(resource.Rename, Vendor)
+		rename := strings.TrimPrefix(resource.Rename, vendor)
 		if resource.Rename != "" &&
-			(!r.RenameByDefault || rename != strings.TrimPrefix(name, Vendor)+SharedSuffix) {
+			(!r.RenameByDefault || rename != strings.TrimPrefix(name, vendor)+sharedSuffix) {
 			ignored("rename")
 		}
 		if resource.Devices != nil && resource.Devices != "all" {
@@ -269,17 +269,17 @@ var subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-
 
 // resourceName completes a resource name by NVIDIA's prefix.
 func resourceName(name string) (string, error) {
-	name = strings.TrimPrefix(name, Vendor)
+	name = strings.TrimPrefix(name, vendor)
 	switch {
 	case name == "":
 		return "", fmt.Errorf("there is none")
-	case len(Vendor+name) > maxName:
-		return "", fmt.Errorf("%s%s has more than %d characters", Vendor, name, maxName)
+	case len(vendor+name) > maxName:
+		return "", fmt.Errorf("%s%s has more than %d characters", vendor, name, maxName)
 	case !subdomain.MatchString(name):
 		return "", fmt.Errorf("%q is not a name for a resource: want lower-case letters, digits, dots and dashes",
 			name)
 	}
-	return Vendor + name, nil
+	return vendor + name, nil
 }
 
 const uuidPattern = `[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`

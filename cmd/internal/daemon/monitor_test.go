@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package monitor
+package daemon
 
 import (
 	"context"
@@ -38,8 +38,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	_ admission.DecisionObserver        = (*Monitor)(nil)
-	_ deviceplugin.RegistrationObserver = (*Monitor)(nil)
+	_ admission.DecisionObserver        = (*monitor)(nil)
+	_ deviceplugin.RegistrationObserver = (*monitor)(nil)
 )
 
 // fake is a serving Node.
@@ -80,9 +80,9 @@ func (f fake) Alive(ctx context.Context) error {
 	return errors.New("the coordinator hangs")
 }
 
-// used returns a Monitor after every kind of event.
-func used() *Monitor {
-	m := New("v1.2.3", nil)
+// used returns a monitor after every kind of event.
+func used() *monitor {
+	m := newMonitor("v1.2.3", nil)
 	m.Node(fake{source: intent.PodsAPI})
 	m.Offered("amd.com/gpu")
 	m.Registered("amd.com/gpu")
@@ -150,7 +150,7 @@ tandem_vf_numa_hints{resource="tandem.dev/rdma_vf"} 1
 }
 
 // show returns the metrics for Prometheus.
-func show(m *Monitor) string {
+func show(m *monitor) string {
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(answer,
 		httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -247,71 +247,71 @@ func labels(f *dto.MetricFamily) string {
 func TestProbes(t *testing.T) {
 	for name, c := range map[string]struct {
 		path  string
-		happy func(*Monitor)
+		happy func(*monitor)
 		code  int
 		text  string
 	}{
-		"not begun": {"/readyz", func(*Monitor) {}, 503,
+		"not begun": {"/readyz", func(*monitor) {}, 503,
 			"starting: what there is to offer is not known yet"},
-		"a driver is waited for": {"/readyz", func(m *Monitor) { m.Begin(); m.Wait(errors.New("no driver")) }, 503,
+		"a driver is waited for": {"/readyz", func(m *monitor) { m.Begin(); m.Wait(errors.New("no driver")) }, 503,
 			"nothing is offered: no driver"},
-		"a part is offered": {"/readyz", func(m *Monitor) {
+		"a part is offered": {"/readyz", func(m *monitor) {
 			m.Wait(errors.New("no driver"))
 			m.Lack(errors.New("no GPU is published"))
 		}, 503, "no GPU is published"},
-		"all is offered": {"/readyz", func(m *Monitor) { m.Lack(errors.New("no GPU")); m.Begin() }, 200, "ok"},
-		"it has come":    {"/readyz", func(m *Monitor) { m.Wait(errors.New("no driver")); m.Begin() }, 200, "ok"},
-		"in detail": {"/readyz?verbose", func(m *Monitor) {
+		"all is offered": {"/readyz", func(m *monitor) { m.Lack(errors.New("no GPU")); m.Begin() }, 200, "ok"},
+		"it has come":    {"/readyz", func(m *monitor) { m.Wait(errors.New("no driver")); m.Begin() }, 200, "ok"},
+		"in detail": {"/readyz?verbose", func(m *monitor) {
 			m.Begin("a/b")
 			m.Registered("a/b")
 			m.Resource("a/c", nil)
 			m.Node(fake{source: intent.PodsAPI})
 		}, 200, "a/b is registered with the kubelet\na/c is without devices\n" +
 			"annotation tandem.dev/alignment is enforced on this node (source pods-api)\nok"},
-		"with a remark": {"/readyz?verbose", func(m *Monitor) {
+		"with a remark": {"/readyz?verbose", func(m *monitor) {
 			m.Begin()
 			m.Remark(func() string { return "all devices are withheld: because" })
 		}, 200, "all devices are withheld: because\nok"},
-		"annotations are not enforced": {"/readyz?verbose", func(m *Monitor) { m.Begin(); m.Node(fake{}) }, 200,
+		"annotations are not enforced": {"/readyz?verbose", func(m *monitor) { m.Begin(); m.Node(fake{}) }, 200,
 			"annotation tandem.dev/alignment is not enforced on this node: nobody answers\nok"},
 		"another one knows": {"/readyz?verbose",
-			func(m *Monitor) { m.Begin("a/b"); m.Node(fake{joins: true}) }, 503,
+			func(m *monitor) { m.Begin("a/b"); m.Node(fake{joins: true}) }, 503,
 			"a/b is not registered with the kubelet\nwhether annotation tandem.dev/alignment is enforced knows the " +
 				"plugin that serves the coordination\na/b is not registered with the kubelet"},
-		"nothing is offered": {"/readyz", func(m *Monitor) { m.Begin() }, 200, "ok"},
-		"no device":          {"/readyz", func(m *Monitor) { m.Begin(); m.Resource("a/b", nil) }, 200, "ok"},
-		"not offered yet": {"/readyz", func(m *Monitor) { m.Begin("a/b") }, 503,
+		"nothing is offered": {"/readyz", func(m *monitor) { m.Begin() }, 200, "ok"},
+		"no device":          {"/readyz", func(m *monitor) { m.Begin(); m.Resource("a/b", nil) }, 200, "ok"},
+		"not offered yet": {"/readyz", func(m *monitor) { m.Begin("a/b") }, 503,
 			"a/b is not registered with the kubelet"},
-		"not registered yet": {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b") }, 503,
+		"not registered yet": {"/readyz", func(m *monitor) { m.Begin(); m.Offered("a/b") }, 503,
 			"a/b is not registered with the kubelet"},
-		"registered": {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b") }, 200, "ok"},
+		"registered": {"/readyz", func(m *monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b") }, 200, "ok"},
 		"one of two": {"/readyz",
-			func(m *Monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b"); m.Offered("a/c") }, 503,
+			func(m *monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b"); m.Offered("a/c") }, 503,
 			"a/c is not registered with the kubelet"},
-		"the kubelet is away": {"/readyz", func(m *Monitor) {
+		"the kubelet is away": {"/readyz", func(m *monitor) {
 			m.Begin()
 			m.Offered("a/b")
 			m.Registered("a/b")
 			m.Unregistered("a/b", errors.New("it went"))
 		}, 503, "a/b is not registered with the kubelet: it went"},
-		"it came back": {"/readyz", func(m *Monitor) {
+		"it came back": {"/readyz", func(m *monitor) {
 			m.Begin()
 			m.Offered("a/b")
 			m.Unregistered("a/b", errors.New("it went"))
 			m.Registered("a/b")
 		}, 200, "ok"},
 		"its server is gone": {"/readyz",
-			func(m *Monitor) { m.Begin(); done := m.Resource("a/b", nil); m.Offered("a/b"); done() }, 200, "ok"},
-		"starting": {"/healthz", func(m *Monitor) { m.Offered("a/b") }, 200, "ok"},
-		"alive":    {"/healthz", func(m *Monitor) { m.Node(fake{}) }, 200, "ok"},
-		"hangs":    {"/healthz", func(m *Monitor) { m.Node(fake{hangs: true}) }, 503, "the coordinator hangs"},
-		"a question hangs": {"/healthz", func(m *Monitor) {
+			func(m *monitor) { m.Begin(); done := m.Resource("a/b", nil); m.Offered("a/b"); done() }, 200, "ok"},
+		"starting": {"/healthz", func(m *monitor) { m.Offered("a/b") }, 200, "ok"},
+		"alive":    {"/healthz", func(m *monitor) { m.Node(fake{}) }, 200, "ok"},
+		"hangs":    {"/healthz", func(m *monitor) { m.Node(fake{hangs: true}) }, 503, "the coordinator hangs"},
+		"a question hangs": {"/healthz", func(m *monitor) {
 			m.Node(fake{})
 			m.Resource("a/b", func(context.Context) error { return errors.New("a preferred allocation of a/b hangs") })
 		}, 503, "a preferred allocation of a/b hangs"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			m := New("v1.2.3", nil)
+			m := newMonitor("v1.2.3", nil)
 			c.happy(m)
 			check, details := m.checkAlive, noDetails
 			if strings.HasPrefix(c.path, "/readyz") {
@@ -338,7 +338,7 @@ func TestServe(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		used().Serve(ctx, "127.0.0.1:0", Address(busy.Listener.Addr().String()),
+		used().Serve(ctx, "127.0.0.1:0", address(busy.Listener.Addr().String()),
 			slog.New(slog.NewTextHandler(lines, nil)))
 	}()
 	all := <-lines + <-lines
@@ -374,5 +374,5 @@ func (l logged) Write(line []byte) (int, error) {
 
 func TestNothingIsServedByDefault(t *testing.T) {
 	// returns, without an address
-	New("v1.2.3", nil).Serve(t.Context(), "", "", slog.New(slog.DiscardHandler))
+	newMonitor("v1.2.3", nil).Serve(t.Context(), "", "", slog.New(slog.DiscardHandler))
 }

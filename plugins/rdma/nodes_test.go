@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package grants
+package rdma
 
 import (
 	"testing"
 	"testing/fstest"
 
-	"go.uber.org/goleak"
-
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Every VF of every machine gives its own three RDMA nodes and the shared one.
 func TestNodesOfRecordedMachines(t *testing.T) {

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package monitor exposes the state of a daemon: Prometheus metrics on /metrics, liveness on /healthz and
-// registration with the kubelet on /readyz, and Kubernetes Events. A Monitor is the observer of coordination
-// and deviceplugin, which do not import this package, and reads their state on each request. Nothing is
-// served without an address.
-package monitor
+package daemon
 
 import (
 	"context"
@@ -30,32 +26,32 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
-// Monitor watches one daemon, as observer of its Node and Servers. A nil Monitor watches nothing.
-type Monitor struct {
+// monitor watches one daemon, as observer of its Node and Servers. A nil monitor watches nothing.
+type monitor struct {
 	registry *prometheus.Registry
 	counts   counts
 	verdict  func(admission.Verdict) // called for every Allocate; may be nil
 	status
 }
 
-// Node is a coordination.Node.
-type Node interface {
+// node is a coordination.Node.
+type node interface {
 	Role() coordination.Role
 	Resources() []*api.Resource
 	Alive(context.Context) error
 }
 
-// Enforcer is a Node that reports whether the annotations of pods are enforced; serves is false if another
+// enforcer is a Node that reports whether the annotations of pods are enforced; serves is false if another
 // node serves.
-type Enforcer interface {
+type enforcer interface {
 	Enforcement() (now intent.Enforcement, serves bool)
 }
 
-// New returns a Monitor for a daemon of a version. It calls verdict, which must return at once, for each
-// Allocate that this daemon's coordinator answers; verdict may be nil.
-func New(version string, verdict func(admission.Verdict)) *Monitor {
+// newMonitor returns a monitor for a daemon of a version. It calls verdict, which must return at once, for
+// each Allocate that this daemon's coordinator answers; verdict may be nil.
+func newMonitor(version string, verdict func(admission.Verdict)) *monitor {
 	registry := prometheus.NewRegistry()
-	m := &Monitor{
+	m := &monitor{
 		registry: registry, counts: newCounts(registry), verdict: verdict,
 		status: status{offered: map[string]*offer{}},
 	}
@@ -66,7 +62,7 @@ func New(version string, verdict func(admission.Verdict)) *Monitor {
 }
 
 // Node sets the watched Node, until done is called.
-func (m *Monitor) Node(node Node) (done func()) {
+func (m *monitor) Node(node node) (done func()) {
 	if m == nil {
 		return func() {}
 	}
@@ -76,7 +72,7 @@ func (m *Monitor) Node(node Node) (done func()) {
 
 // Wait sets the reason for which the daemon waits before it can look for devices. The daemon is not ready
 // until Begin.
-func (m *Monitor) Wait(reason error) {
+func (m *monitor) Wait(reason error) {
 	if m == nil {
 		return
 	}
@@ -87,7 +83,7 @@ func (m *Monitor) Wait(reason error) {
 
 // Lack sets the reason for which the daemon offers only a part of its devices. The daemon is not ready until
 // Begin.
-func (m *Monitor) Lack(reason error) {
+func (m *monitor) Lack(reason error) {
 	if m == nil {
 		return
 	}
@@ -97,7 +93,7 @@ func (m *Monitor) Lack(reason error) {
 }
 
 // Remark sets the source of a line for /readyz?verbose that does not affect readiness, "" for none.
-func (m *Monitor) Remark(remark func() string) {
+func (m *monitor) Remark(remark func() string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.remark = remark
@@ -105,7 +101,7 @@ func (m *Monitor) Remark(remark func() string) {
 
 // Begin reports that the daemon has looked for its devices, and the resources with devices, which the kubelet
 // must know. The daemon is not ready until Begin.
-func (m *Monitor) Begin(resources ...string) {
+func (m *monitor) Begin(resources ...string) {
 	if m == nil {
 		return
 	}
@@ -119,7 +115,7 @@ func (m *Monitor) Begin(resources ...string) {
 
 // Resource watches a resource offered to the kubelet, until done is called. Alive returns an error for a hung
 // part.
-func (m *Monitor) Resource(name string, alive func(context.Context) error) (done func()) {
+func (m *monitor) Resource(name string, alive func(context.Context) error) (done func()) {
 	if m == nil {
 		return func() {}
 	}
@@ -132,53 +128,53 @@ func (m *Monitor) Resource(name string, alive func(context.Context) error) (done
 }
 
 // Offered implements deviceplugin.RegistrationObserver.
-func (m *Monitor) Offered(resource string) {
+func (m *monitor) Offered(resource string) {
 	m.changeOffer(resource, func(o *offer) { o.due = true })
 	m.counts.prefer.WithLabelValues(resource)
 	m.counts.registrations.WithLabelValues(resource)
 }
 
 // Registered implements deviceplugin.RegistrationObserver.
-func (m *Monitor) Registered(resource string) {
+func (m *monitor) Registered(resource string) {
 	m.changeOffer(resource, func(o *offer) { o.registered, o.cause = true, nil })
 	m.counts.registrations.WithLabelValues(resource).Inc()
 }
 
 // Unregistered implements deviceplugin.RegistrationObserver.
-func (m *Monitor) Unregistered(resource string, cause error) {
+func (m *monitor) Unregistered(resource string, cause error) {
 	m.changeOffer(resource, func(o *offer) { o.registered, o.cause = false, cause })
 }
 
 // Preferred implements deviceplugin.RegistrationObserver.
-func (m *Monitor) Preferred(resource string, took time.Duration) {
+func (m *monitor) Preferred(resource string, took time.Duration) {
 	m.counts.prefer.WithLabelValues(resource).Observe(took.Seconds())
 }
 
 // QuestionAnswered implements admission.DecisionObserver.
-func (m *Monitor) QuestionAnswered(source intent.Source) {
+func (m *monitor) QuestionAnswered(source intent.Source) {
 	m.counts.questions.WithLabelValues(string(source)).Inc()
 }
 
 // Planned implements admission.DecisionObserver.
-func (m *Monitor) Planned(resources int) { m.counts.planned.Add(float64(resources)) }
+func (m *monitor) Planned(resources int) { m.counts.planned.Add(float64(resources)) }
 
 // PlanEnded implements admission.DecisionObserver.
-func (m *Monitor) PlanEnded(outcome admission.PlanOutcome) {
+func (m *monitor) PlanEnded(outcome admission.PlanOutcome) {
 	m.counts.ended.WithLabelValues(string(outcome)).Inc()
 }
 
 // Alone implements admission.DecisionObserver.
-func (m *Monitor) Alone(call admission.Call) {
+func (m *monitor) Alone(call admission.Call) {
 	m.counts.alone.WithLabelValues(string(call)).Inc()
 }
 
 // Event counts the outcome of an event about a pod.
-func (m *Monitor) Event(outcome string) {
+func (m *monitor) Event(outcome string) {
 	m.counts.events.WithLabelValues(outcome).Inc()
 }
 
 // Published counts the writes of a publication.
-func (m *Monitor) Published(target string, err error) {
+func (m *monitor) Published(target string, err error) {
 	if m == nil {
 		return
 	}
@@ -190,7 +186,7 @@ func (m *Monitor) Published(target string, err error) {
 }
 
 // Allocated implements admission.DecisionObserver.
-func (m *Monitor) Allocated(v admission.Verdict) {
+func (m *monitor) Allocated(v admission.Verdict) {
 	m.counts.allocations.WithLabelValues(v.Resource, string(v.Outcome)).Inc()
 	for _, p := range v.Pairs {
 		m.counts.pairs.WithLabelValues(p.Distance.Level.String()).Inc()
@@ -201,7 +197,7 @@ func (m *Monitor) Allocated(v admission.Verdict) {
 }
 
 // Claims counts a call of the kubelet to package dra.
-func (m *Monitor) Claims(call string, took time.Duration, claims, failed int) {
+func (m *monitor) Claims(call string, took time.Duration, claims, failed int) {
 	m.counts.claims.WithLabelValues(call, "done").Add(float64(claims - failed))
 	m.counts.claims.WithLabelValues(call, "failed").Add(float64(failed))
 	m.counts.claim.WithLabelValues(call).Observe(took.Seconds())
@@ -216,16 +212,16 @@ const (
 	retryListen    = 5 * time.Second
 )
 
-// Address is a listen address: "127.0.0.1:9477" or ":9478", or a socket in the file system,
+// address is a listen address: "127.0.0.1:9477" or ":9478", or a socket in the file system,
 // "unix:/run/probe.sock"; "" for none.
-type Address string
+type address string
 
 // unix is the prefix of the address of a socket in the file system, for two pods in the node's network, of
 // which one replaces the other: both cannot listen on one port.
 const unix = "unix:"
 
 // splitNetwork returns the network in the sense of package net, and the address in that network.
-func (a Address) splitNetwork() (network, address string) {
+func (a address) splitNetwork() (network, address string) {
 	if path, ok := strings.CutPrefix(string(a), unix); ok {
 		return "unix", path
 	}
@@ -233,11 +229,11 @@ func (a Address) splitNetwork() (network, address string) {
 }
 
 // MarshalText returns the address as the flag spells the address.
-func (a Address) MarshalText() ([]byte, error) { return []byte(a), nil }
+func (a address) MarshalText() ([]byte, error) { return []byte(a), nil }
 
 // UnmarshalText accepts HOST:PORT, :PORT, unix:PATH and the empty text.
-func (a *Address) UnmarshalText(text []byte) error {
-	*a = Address(text)
+func (a *address) UnmarshalText(text []byte) error {
+	*a = address(text)
 	switch network, path := a.splitNetwork(); {
 	case *a == "":
 		return nil
@@ -262,9 +258,9 @@ func (a *Address) UnmarshalText(text []byte) error {
 // Serve serves /metrics at one address and /healthz and /readyz at the other, which may be the same, until
 // ctx is done. A failure to listen is logged and retried, so that no pod waits for its devices because of
 // metrics.
-func (m *Monitor) Serve(ctx context.Context, metrics, health Address, log *slog.Logger) {
-	muxes := map[Address]*http.ServeMux{}
-	at := func(address Address) *http.ServeMux {
+func (m *monitor) Serve(ctx context.Context, metrics, health address, log *slog.Logger) {
+	muxes := map[address]*http.ServeMux{}
+	at := func(address address) *http.ServeMux {
 		if muxes[address] == nil {
 			muxes[address] = http.NewServeMux()
 		}
@@ -284,7 +280,7 @@ func (m *Monitor) Serve(ctx context.Context, metrics, health Address, log *slog.
 }
 
 // listenAt serves at an address until ctx is done.
-func listenAt(ctx context.Context, at Address, mux *http.ServeMux, log *slog.Logger) {
+func listenAt(ctx context.Context, at address, mux *http.ServeMux, log *slog.Logger) {
 	network, address := at.splitNetwork()
 	complained := false
 	for ctx.Err() == nil {

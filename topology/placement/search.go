@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package solver
+package placement
 
 import (
 	"math"
@@ -9,9 +9,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// MaxCards limits the number of cards of the search for the nearest set, which keeps their distances in a
+// maxCards limits the number of cards of the search for the nearest set, which keeps their distances in a
 // square matrix. The largest machine with links that do not follow the tree has 16 cards.
-const MaxCards = 256
+const maxCards = 256
 
 // search finds the set of GPUs with the smallest distances among the sets with the best pairs. The tables
 // cannot find it if links do not follow the tree, as in a cube mesh: the distance of two GPUs depends on the
@@ -20,7 +20,7 @@ const MaxCards = 256
 type search struct {
 	*tables
 	cardSet
-	cards []*Place // in the order of the tree
+	cards []*place // in the order of the tree
 	left  int      // remaining steps
 
 	allowed map[share]bool // cache, filled on demand
@@ -30,19 +30,19 @@ type search struct {
 	bestCounts []int
 	bestOrder  []int
 	order      []int    // scratch space
-	queue      []*Place // scratch space
+	queue      []*place // scratch space
 }
 
 // share is a number of GPUs from a group.
 type share struct {
-	group *Place
+	group *place
 	gpus  int
 }
 
 // refineChoice improves the choice that is marked in the places and marks the result. It reports whether the
 // result is the best of all sets, provided that the initial choice has the best pairs.
-func refineChoice(t *tables, cards []*Place, links []Link, steps int) bool {
-	if len(cards) > MaxCards {
+func refineChoice(t *tables, cards []*place, links []link, steps int) bool {
+	if len(cards) > maxCards {
 		return false
 	}
 	f := &search{
@@ -193,7 +193,7 @@ func (f *search) visitSets(i, missing int, locality int64) bool {
 // the root down, from the highest address to the lowest, the numbers of GPUs, VFs and extras taken, and their
 // resources. The least key belongs to the answer with the lowest addresses. The queue is scratch space and is
 // returned for reuse.
-func (n *Place) appendOrder(order []int, queue []*Place) ([]int, []*Place) {
+func (n *place) appendOrder(order []int, queue []*place) ([]int, []*place) {
 	queue = append(queue[:0], n)
 	for i := 0; i < len(queue); i++ {
 		for _, child := range slices.Backward(queue[i].Children) {
@@ -207,16 +207,16 @@ func (n *Place) appendOrder(order []int, queue []*Place) ([]int, []*Place) {
 // cardSet is a set of GPUs, counted by card, with the GPU distances that the search needs.
 type cardSet struct {
 	near   []int64 // distance between two cards, a square matrix
-	rest   []Tally // GPUs of a card and all later cards
+	rest   []tally // GPUs of a card and all later cards
 	pull   int64   // the smallest distance of two GPUs
 	counts []int   // the current set: number of GPUs from each card
 	reach  []int64 // by card: sum of its distances to the GPUs of the current set
 }
 
-func newCardSet(cards []*Place, links []Link) cardSet {
+func newCardSet(cards []*place, links []link) cardSet {
 	n := len(cards)
 	c := cardSet{
-		near: make([]int64, n*n), rest: make([]Tally, n+1), pull: math.MaxInt64,
+		near: make([]int64, n*n), rest: make([]tally, n+1), pull: math.MaxInt64,
 		counts: make([]int, n), reach: make([]int64, n),
 	}
 	for a := range cards {
@@ -242,7 +242,7 @@ func newCardSet(cards []*Place, links []Link) cardSet {
 }
 
 // lowestAbove returns the lowest place above both cards.
-func lowestAbove(a, b *Place) *Place {
+func lowestAbove(a, b *place) *place {
 	n := a.Parent
 	for b.cardLow < n.cardLow || b.cardLow >= n.cardHigh {
 		n = n.Parent
