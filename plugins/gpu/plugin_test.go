@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -30,38 +31,10 @@ import (
 // twoGPUs lays a small machine out in a folder: two GPUs, the second on no NUMA node.
 func twoGPUs(t *testing.T) string {
 	t.Helper()
-	root := t.TempDir()
-	write := func(file, content string) {
-		file = filepath.Join(root, file)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(content+"\n"), 0o444); err != nil {
-			t.Fatal(err)
-		}
-	}
-	link := func(target, name string) {
-		name = filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(target, name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	link("../../../bus/pci/drivers/amdgpu", "module/amdgpu/drivers/pci:amdgpu")
-	for i, address := range []string{"0000:19:00.0", "0000:a7:00.0"} {
-		dir := "devices/pci0000:00/" + address
-		write(dir+"/class", "0x120000")
-		write(dir+"/vendor", "0x1002")
-		write(dir+"/numa_node", fmt.Sprint(-i))
-		write(fmt.Sprintf("%s/drm/card%d/dev", dir, i+1), "226:1")
-		write(fmt.Sprintf("%s/drm/renderD%d/dev", dir, i+128), "226:128")
-		link("../../../"+dir, "bus/pci/devices/"+address)
-		link("../../../../"+dir, "bus/pci/drivers/amdgpu/"+address)
-		write(fmt.Sprintf("class/kfd/kfd/topology/nodes/%d/properties", i),
-			fmt.Sprintf("simd_count 304\ndomain 0\nlocation_id %d\ndrm_render_minor %d",
-				[]int{0x1900, 0xa700}[i], i+128))
+	root := grown(t, 2, false)
+	file := filepath.Join(root, "devices/pci0000:11/0000:11:00.0/numa_node")
+	if err := errors.Join(os.Remove(file), os.WriteFile(file, []byte("-1\n"), 0o444)); err != nil {
+		t.Fatal(err)
 	}
 	return root
 }
@@ -149,19 +122,19 @@ func TestPluginUnderKubelet(t *testing.T) {
 			d.GetTopology() != nil))
 	}
 	if got, want := strings.Join(seen, ", "),
-		"0000:19:00.0 Healthy 1 true, 0000:a7:00.0 Healthy 0 false"; got != want {
+		"0000:10:00.0 Healthy 1 true, 0000:11:00.0 Healthy 0 false"; got != want {
 		t.Errorf("devices %s, want %s", got, want)
 	}
-	if chosen, err := plugin.Prefer(t.Context(), []string{"0000:a7:00.0", "0000:19:00.0"}, nil, 1); err != nil ||
+	if chosen, err := plugin.Prefer(t.Context(), []string{"0000:11:00.0", "0000:10:00.0"}, nil, 1); err != nil ||
 		len(chosen) != 1 {
 		t.Fatalf("preferred %v, %v", chosen, err)
 	}
-	answer, err := plugin.Allocate(t.Context(), "0000:19:00.0", "0000:a7:00.0")
+	answer, err := plugin.Allocate(t.Context(), "0000:10:00.0", "0000:11:00.0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := paths(answer),
-		"/dev/kfd /dev/dri/card1 /dev/dri/renderD128 /dev/dri/card2 /dev/dri/renderD129"; got != want {
+		"/dev/kfd /dev/dri/card0 /dev/dri/renderD128 /dev/dri/card1 /dev/dri/renderD129"; got != want {
 		t.Errorf("devices %s, want %s", got, want)
 	}
 	if answer, err = plugin.Allocate(t.Context(), "0000:ff:00.0"); err != nil || paths(answer) != "/dev/kfd" {
@@ -170,11 +143,11 @@ func TestPluginUnderKubelet(t *testing.T) {
 
 	allocated := log.with(t, "allocated")
 	if len(allocated) != 2 ||
-		fmt.Sprint(allocated[0]["resource"], allocated[0]["devices"]) != "amd.com/gpu[0000:19:00.0 0000:a7:00.0]" ||
+		fmt.Sprint(allocated[0]["resource"], allocated[0]["devices"]) != "amd.com/gpu[0000:10:00.0 0000:11:00.0]" ||
 		fmt.Sprint(allocated[1]["unknown"]) != "[0000:ff:00.0]" {
 		t.Errorf("allocate lines %v", allocated)
 	}
-	chosen := choose(t, itself, []string{"0000:a7:00.0", "0000:19:00.0"}, 2)
+	chosen := choose(t, itself, []string{"0000:11:00.0", "0000:10:00.0"}, 2)
 	preferred := log.with(t, "preferred")
 	if !slices.ContainsFunc(preferred,
 		func(line map[string]any) bool { return fmt.Sprint(line["chosen"]) == fmt.Sprint(chosen) }) {

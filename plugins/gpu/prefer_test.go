@@ -33,7 +33,7 @@ func recorded(t *testing.T, name string) string {
 	return root
 }
 
-// grown is twoGPUs with more of them: GPU k is 0000:<10+k>:00.0, on NUMA node k/4, and has an XGMI link to
+// grown lays a machine out in a folder: GPU k is 0000:<10+k>:00.0, on NUMA node k/4, and has an XGMI link to
 // every other of its hive of four in io_links alone, as on kernels without p2p_links; or none.
 func grown(t *testing.T, gpus int, linked bool) string {
 	t.Helper()
