@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestRunDirOfOthers: a folder with files of others, such as /run or /tmp, is refused, and other users are not
-// shut out of it.
+// TestRunDirOfOthers: a folder with files of others, such as /run or /tmp, is refused, and other users are
+// not shut out of it.
 func TestRunDirOfOthers(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fs.FileMode{0o755, fs.ModeSticky | 0o777} {

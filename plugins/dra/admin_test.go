@@ -11,9 +11,9 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 )
 
-// TestAdminAccess: a claim with admin access to every device of the driver, such as that of a monitoring pod, is
-// prepared, and its container gets each device node once. It owns nothing: the status shows the pod that has a
-// GPU as its owner, and a GPU to which there is only admin access as free.
+// TestAdminAccess: a claim with admin access to every device of the driver, such as that of a monitoring pod,
+// is prepared, and its container gets each device node once. It owns nothing: the status shows the pod that
+// has a GPU as its owner, and a GPU to which there is only admin access as free.
 func TestAdminAccess(t *testing.T) {
 	t.Parallel()
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 1)
@@ -23,7 +23,8 @@ func TestAdminAccess(t *testing.T) {
 	published := c.awaitPublished(func(devices map[string]resourceapi.Device, _ int) bool {
 		return len(devices) == 24 // GPUs, VFs and pairs
 	})
-	train, watch := newClaim("train", "gpu", "gpu-11-00-0"), newAdminClaim("watch", slices.Collect(maps.Keys(published))...)
+	train := newClaim("train", "gpu", "gpu-11-00-0")
+	watch := newAdminClaim("watch", slices.Collect(maps.Keys(published))...)
 	c.reserve("train-0", train)
 	c.reserve("watch-0", watch)
 	for _, claim := range []*resourceapi.ResourceClaim{train, watch} {

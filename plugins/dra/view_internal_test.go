@@ -58,8 +58,8 @@ func TestVFOfAPairForAnEarlierClaim(t *testing.T) {
 	}
 }
 
-// A VF that became unhealthy after its publication stays where it is published, as long as it is unhealthy; one
-// that was unhealthy before does not.
+// A VF that became unhealthy after its publication stays where it is published, as long as it is unhealthy;
+// one that was unhealthy before does not.
 func TestFailedLater(t *testing.T) {
 	t.Parallel()
 	vfs := func(ill ...string) (m pool.Machine) {

@@ -170,7 +170,8 @@ func (c *nicsOfGPUs) admit(t *testing.T, gpuFirst bool) (wrong []string, late bo
 		told, err := pairs.Read(file)
 		if err != nil || len(told.Pairs) != 1 || told.Pairs[0].GPU == nil || told.Pairs[0].VF.ID != chosen[0] ||
 			told.Pairs[0].GPU.Address.String() != gpus.last {
-			wrong = append(wrong, fmt.Sprintf("GPU %s with %v, and the pairs file has %+v, %v", gpus.last, chosen, told, err))
+			wrong = append(wrong,
+				fmt.Sprintf("GPU %s with %v, and the pairs file has %+v, %v", gpus.last, chosen, told, err))
 		}
 	}
 	return wrong, observer.late.Load()

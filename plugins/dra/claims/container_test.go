@@ -219,8 +219,8 @@ func modified(t *testing.T, name string) fs.FileInfo {
 	return info
 }
 
-// A claim whose device went away keeps what it has, and is prepared as before. Its spec is left: runtimes read
-// all of them again for one that is written.
+// A claim whose device went away keeps what it has, and is prepared as before. Its spec is left: runtimes
+// read all of them again for one that is written.
 func TestGoneWhilePrepared(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	claim := n.need("train", want{"pairs", pool.TypePair, 2})

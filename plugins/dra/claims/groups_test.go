@@ -85,7 +85,8 @@ func TestGroups(t *testing.T) {
 		{"a container for each", []string{"a pod x y"}, [][]string{{"a/x", "a/y"}}, false, "[a/x] [a/y]"},
 		{"a container for both", []string{"a pod x y"}, [][]string{{"a/x a/y", ""}}, false, "[a/x a/y]"},
 		{"a container for the claim", []string{"a pod x y z"}, [][]string{{"a"}}, false, "[a/x a/y a/z]"},
-		{"one container has both, another one", []string{"a pod x y"}, [][]string{{"a/y", "a"}}, false, "[a/x a/y]"},
+		{"one container has both, another one", []string{"a pod x y"}, [][]string{{"a/y", "a"}}, false,
+			"[a/x a/y]"},
 		{"two claims of the pod", []string{"b pod y", "a pod x"}, [][]string{{"a b"}}, false, "[a/x b/y]"},
 		{"one of them is shared", []string{"a - x y", "b pod y"}, [][]string{{"a b"}}, false, "[a/x a/y] [b/y]"},
 		{"a chain", []string{"a pod x y", "b pod x y"}, [][]string{{"b/y a/x", "a/y b/x", "a/y b/y"}}, false,
@@ -97,13 +98,16 @@ func TestGroups(t *testing.T) {
 			"[e/container-0-request-0 e/container-0-request-1] [e/container-10-request-0]"},
 		{"extended, the second takes over from the first",
 			[]string{"extended extended container-0-request-0 container-1-request-1"},
-			[][]string{{"extended/container-0-request-0", "extended/container-0-request-0 extended/container-1-request-1"}},
+			[][]string{{
+				"extended/container-0-request-0", "extended/container-0-request-0 extended/container-1-request-1",
+			}},
 			false, "[extended/container-0-request-0 extended/container-1-request-1]"},
 		{"extended, and a claim", []string{"a pod x", "extended extended container-0-request-0"},
 			[][]string{{"a extended/container-0-request-0"}}, false, "[a/x extended/container-0-request-0]"},
 		{"extended, and the pod does not say of which container",
-			[]string{"e extended container-0-request-0 container-0-request-1 container-1-request-0"}, [][]string{{"", ""}},
-			false, "[e/container-0-request-0 e/container-0-request-1] [e/container-1-request-0]"},
+			[]string{"e extended container-0-request-0 container-0-request-1 container-1-request-0"},
+			[][]string{{"", ""}}, false,
+			"[e/container-0-request-0 e/container-0-request-1] [e/container-1-request-0]"},
 		{"not ours", []string{"a pod"}, nil, true, ""},
 		// pods that share a claim
 		{"a request for each pod", []string{"a - x y"}, [][]string{{"a/x"}, {"a/y"}}, false, "[a/x] [a/y]"},
@@ -111,7 +115,8 @@ func TestGroups(t *testing.T) {
 		{"two containers of each", []string{"a - x y"}, [][]string{{"a/x", "a/y"}, {"a/x", "a/y"}}, false,
 			"[a/x] [a/y]"},
 		{"one does not use it", []string{"a - x y"}, [][]string{{""}, {"a"}}, false, "[a/x a/y]"},
-		{"one has both, another has one", []string{"a - x y"}, [][]string{{"a"}, {"a/x"}}, false, "[a/x a/y]"}, // rejected
+		{"one has both, another has one", []string{"a - x y"}, [][]string{{"a"}, {"a/x"}}, false, // rejected
+			"[a/x a/y]"},
 		{"in containers of its own", []string{"a - x y z"}, [][]string{{"a/x a/y", "a/z"}, {"a/x", "a/y"}}, false,
 			"[a/x a/y] [a/z]"},
 	} {

@@ -202,8 +202,8 @@ func TestAlignmentOfContainer(t *testing.T) {
 	}
 }
 
-// A claim that is prepared already, for which the kubelet does not call again, counts as well, and so does its
-// requirement.
+// A claim that is prepared already, for which the kubelet does not call again, counts as well, and so does
+// its requirement.
 func TestAlignmentWithPreparedClaim(t *testing.T) {
 	for by, refused := range map[string]bool{"nobody": false, "pod": true, "claim": true} {
 		n := newNode(t, "oci-mi300x-derived", 1, plainVFs, true)

@@ -195,8 +195,8 @@ func TestNotPublished(t *testing.T) {
 	n.check()
 }
 
-// A reserved VF that is broken, or of another resource with another network, is not handed out, and another VF
-// not twice for it.
+// A reserved VF that is broken, or of another resource with another network, is not handed out, and another
+// VF not twice for it.
 func TestUnusableReservedVFs(t *testing.T) {
 	for name, c := range map[string]struct {
 		count int

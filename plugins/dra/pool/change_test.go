@@ -141,8 +141,8 @@ func TestNoPairWithAVFThatIsHeld(t *testing.T) {
 	}
 }
 
-// Each GPU is published with a usable VF, if its switch has one. VFs that are unhealthy or held by pods do not
-// take the place of usable VFs, nor count among the VFs of a limited number.
+// Each GPU is published with a usable VF, if its switch has one. VFs that are unhealthy or held by pods do
+// not take the place of usable VFs, nor count among the VFs of a limited number.
 func TestPairsHaveUsableVFs(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*pool.VF){
