@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -115,9 +116,7 @@ func (m *Machine) Config(keys map[string]any) []byte {
 	resource := map[string]any{"resourceName": vfName, "selectors": map[string]any{
 		"vendors": slices.Compact(vendors), "devices": slices.Compact(devices), "isRdma": true,
 	}}
-	for key, value := range keys {
-		resource[key] = value
-	}
+	maps.Copy(resource, keys)
 	text, err := json.MarshalIndent(map[string]any{"resourceList": []any{resource}}, "", "  ")
 	if err != nil {
 		panic(err) // strings and booleans can be encoded

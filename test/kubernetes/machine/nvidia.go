@@ -12,7 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
-// installNVML installs the stand-in for NVIDIA's library in a driver root, and returns the GPUs that it shows.
+// installNVML installs the stand-in for NVIDIA's library in a driver root, and returns the GPUs that it
+// shows.
 func (m *Machine) installNVML(sys fs.FS, library string) (map[string]Device, error) {
 	if library == "" {
 		return nil, errors.New("install NVML: there is no stand-in for it")

@@ -29,7 +29,8 @@ func TestAutoscaler(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c := refused(pod); c.Reason != v1.PodReasonUnschedulable || !strings.Contains(c.Message, "no NUMA node has 2") {
+		c := refused(pod)
+		if c.Reason != v1.PodReasonUnschedulable || !strings.Contains(c.Message, "no NUMA node has 2") {
 			t.Errorf("condition %s: %s", c.Reason, c.Message)
 		}
 

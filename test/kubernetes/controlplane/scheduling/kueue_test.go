@@ -44,8 +44,8 @@ func TestKueue(t *testing.T) {
 
 func hasStarted(p *v1.Pod) bool { return p.Status.Phase != v1.PodPending }
 
-// queue is a queue of Kueue's before tandem-scheduler and three nodes. The kubelets have to refuse nothing, and
-// every pod has to get all its pairs on a node with the flavor's label.
+// queue is a queue of Kueue's before tandem-scheduler and three nodes. The kubelets have to refuse nothing,
+// and every pod has to get all its pairs on a node with the flavor's label.
 type queue struct{ *world }
 
 // pairsPerNUMA are what the nodes' labels say.

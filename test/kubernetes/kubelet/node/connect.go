@@ -23,10 +23,14 @@ type Plugin struct {
 	Take func(ctx context.Context, ids []string) error
 }
 
-// API, Resource and SocketPath are those of the kubelet's connection to a plugin.
+// API returns the plugin.
 func (p Plugin) API() v1beta1.DevicePluginClient { return p }
-func (p Plugin) Resource() string                { return p.Name }
-func (p Plugin) SocketPath() string              { return p.Name }
+
+// Resource returns the name of the resource.
+func (p Plugin) Resource() string { return p.Name }
+
+// SocketPath returns the name of the resource: the plugin has no socket.
+func (p Plugin) SocketPath() string { return p.Name }
 
 // GetDevicePluginOptions says that the plugin is to be asked.
 func (p Plugin) GetDevicePluginOptions(

@@ -25,7 +25,9 @@ import (
 
 // serve serves an endpoint of the kubelet in a folder, with its rate limiter, as ListenAndServePodResources
 // and ListenAndServePodsServer in pkg/kubelet/server/server.go do, but can be stopped.
-func serve(dir, socket string, limiter grpc.ServerOption, register func(*grpc.Server)) (stop func(), err error) {
+func serve(
+	dir, socket string, limiter grpc.ServerOption, register func(*grpc.Server),
+) (stop func(), err error) {
 	file := filepath.Join(dir, socket+".sock")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
