@@ -30,32 +30,6 @@ func TestMoreOnGrace(t *testing.T) {
 	}
 }
 
-// TestFaultOfDamagedVPD: root has read a damaged file, and learns so.
-func TestFaultOfDamagedVPD(t *testing.T) {
-	t.Parallel()
-	sys := dmaMachine()
-	setVPD(sys, "0008:03:00.0", "SN=1")
-	all := tree(t, sys).Complexes()
-	if i := slices.IndexFunc(all, func(c topology.Complex) bool { return c.Fault != "" }); i < 0 ||
-		strings.Contains(all[i].Fault, "root reads the file") {
-		t.Errorf("file without V3: %v", all)
-	}
-}
-
-// TestUnreadableVPDOfNICs: the fault blames the NICs' files, not the NICs.
-func TestUnreadableVPDOfNICs(t *testing.T) {
-	t.Parallel()
-	sys := dmaMachine()
-	for _, at := range []string{"0000:03:00.0", "0000:03:00.1"} {
-		delete(sys, placeOf(sys, at)+"/vpd")
-	}
-	for _, c := range tree(t, sys).Complexes() {
-		if c.Fault != "" && !strings.Contains(c.Fault, "vpd") {
-			t.Errorf("NICs without vpd: %s", c.Fault)
-		}
-	}
-}
-
 // TestDMABelowOuterSwitch: complexes below one outer switch have a GPU each.
 func TestDMABelowOuterSwitch(t *testing.T) {
 	t.Parallel()

@@ -161,7 +161,8 @@ func TestBrokenComplexes(t *testing.T) {
 		"no PF of the function": {func(sys fstest.MapFS) {
 			setVPD(sys, "0000:03:00.0", "V3=c")
 			setVPD(sys, "0000:03:00.1", "SN=1")
-		}, "no ConnectX NIC has the V3 of DMA function 0008:03:00.0"},
+		}, "no ConnectX NIC has the V3 of DMA function 0008:03:00.0; " +
+			"keyword V3 in the vpd file of 0000:03:00.1 is unknown"},
 		"two functions of one NIC": {func(sys fstest.MapFS) {
 			add(sys, "pci0010:00/0010:00:00.0/0010:01:00.0", "0x020700", "1")
 			add(sys, "pci0010:00/0010:00:00.0", bridge, "1")

@@ -51,16 +51,6 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-func TestUnknownDevicesPair(t *testing.T) {
-	c, err := Choose(nil, Request{
-		GPUs: []Half{{Count: 2, Free: []Device{device(t, "g2", "0000:02:00.0"), device(t, "g1", "0000:01:00.0")}}},
-		VFs:  []Half{{Count: 2, Free: []Device{device(t, "v1", "0000:03:00.1"), device(t, "v2", "0000:04:00.1")}}},
-	})
-	if want := "g1-v1 UNK, g2-v2 UNK"; err != nil || inShort(c) != want {
-		t.Errorf("got %s, %v, want %s", inShort(c), err, want)
-	}
-}
-
 func TestNaturalOrder(t *testing.T) {
 	want := strings.Fields("02 2 a a1 a01b a02 a2 a10 a10b b xcp_2 xcp_10 xcp_19 xcp_100 " +
 		"xcp_99999999999999999998 xcp_99999999999999999999")

@@ -121,21 +121,3 @@ func BenchmarkSeveral(b *testing.B) {
 		})
 	}
 }
-
-// TestSeparateNICs: VFs come from as many NICs as possible before a second port of one NIC, of one resource
-// and of several.
-func TestSeparateNICs(t *testing.T) {
-	t.Parallel()
-	m := load(t, "nv-vera-derived", 2)
-	for count := 1; count <= 4; count++ {
-		for _, vfs := range [][]Half{pools(m.vfs, count), pools(m.vfs, count/2, count-count/2)} {
-			nics := map[topology.Address]bool{}
-			for _, vf := range mustChoose(t, m.tree, Request{GPUs: pools(m.gpus, count), VFs: vfs}).VFs {
-				nics[m.pf(vf).Slot()] = true
-			}
-			if len(nics) != count {
-				t.Errorf("%d VFs of %d resources: %d NICs", count, len(vfs), len(nics))
-			}
-		}
-	}
-}
