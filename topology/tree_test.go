@@ -123,11 +123,7 @@ func TestSwitch(t *testing.T) {
 func TestSwitchOfEveryMachine(t *testing.T) {
 	t.Parallel()
 	for _, name := range machines.Names() {
-		m, err := machines.Load(name, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tree, err := topology.Read(m.FS())
+		tree, err := machines.Tree(name, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,11 +21,8 @@ import (
 // machine returns a recorded machine with the addresses of its GPUs and NICs.
 func machine(t *testing.T) (tree *topology.Tree, gpus, nics []topology.Address) {
 	t.Helper()
-	recorded, err := machines.Load("oci-mi300x-derived", 0)
+	tree, err := machines.Tree("oci-mi300x-derived", 0)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if tree, err = topology.Read(recorded.FS()); err != nil {
 		t.Fatal(err)
 	}
 	for d := range tree.Devices() {

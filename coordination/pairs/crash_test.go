@@ -19,11 +19,8 @@ import (
 // firstPair returns a GPU and a VF of a recorded machine.
 func firstPair(t *testing.T) (tree *topology.Tree, all []Device) {
 	t.Helper()
-	machine, err := machines.Load("oci-mi300x-derived", 1)
+	tree, err := machines.Tree("oci-mi300x-derived", 1)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if tree, err = topology.Read(machine.FS()); err != nil {
 		t.Fatal(err)
 	}
 	kinds := map[device.Kind]bool{}

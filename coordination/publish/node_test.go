@@ -40,11 +40,7 @@ type node struct {
 }
 
 var machine = sync.OnceValues(func() (*topology.Tree, error) {
-	recorded, err := machines.Load("oci-mi300x-derived", 1)
-	if err != nil {
-		return nil, err
-	}
-	return topology.Read(recorded.FS())
+	return machines.Tree("oci-mi300x-derived", 1)
 })
 
 func newNode(t testing.TB, name string) *node {

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
@@ -88,6 +89,15 @@ func text(name string) ([]byte, error) {
 		return nil, fmt.Errorf("load report %s: %w", name, err)
 	}
 	return []byte(strings.Join(report.Machine, "\n") + "\n"), nil
+}
+
+// Tree returns the PCI tree of a machine, as Load returns the machine.
+func Tree(name string, vfsPerPF int) (*topology.Tree, error) {
+	machine, err := Load(name, vfsPerPF)
+	if err != nil {
+		return nil, err
+	}
+	return topology.Read(machine.FS())
 }
 
 // Load returns a machine with the given number of VFs on each RDMA-capable PF. A machine recorded with VFs

@@ -18,11 +18,7 @@ import (
 
 func read(t testing.TB, machine string, vfs int) *topology.Tree {
 	t.Helper()
-	m, err := machines.Load(machine, vfs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(m.FS())
+	tree, err := machines.Tree(machine, vfs)
 	if err != nil {
 		t.Fatal(err)
 	}

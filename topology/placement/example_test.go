@@ -12,12 +12,7 @@ import (
 
 // The example of the package comment.
 func ExampleChoose() {
-	machine, err := machines.Load("oci-mi300x-derived", 2)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	tree, err := topology.Read(machine.FS())
+	tree, err := machines.Tree("oci-mi300x-derived", 2)
 	if err != nil {
 		fmt.Println(err)
 		return

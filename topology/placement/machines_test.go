@@ -24,14 +24,11 @@ type recorded struct {
 // load reads a recorded machine. IDs are addresses without the domain 0000.
 func load(t *testing.T, name string, vfsPerPF int) *recorded {
 	t.Helper()
-	machine, err := machines.Load(name, vfsPerPF)
+	tree, err := machines.Tree(name, vfsPerPF)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &recorded{}
-	if m.tree, err = topology.Read(machine.FS()); err != nil {
-		t.Fatal(err)
-	}
+	m := &recorded{tree: tree}
 	for d := range m.tree.Devices() {
 		device := Device{ID: strings.TrimPrefix(d.Address.String(), "0000:"), Address: d.Address}
 		switch {
