@@ -37,9 +37,16 @@ type Resource struct {
 	Reusable []topology.NUMANode // devices of init containers
 }
 
+// Hint is a hint of the CPU or memory manager: NUMA nodes, none for any.
+type Hint struct {
+	Nodes     []int
+	Preferred bool
+}
+
 // Affinity returns the NUMA nodes for a container that requests resources; nil for no affinity. It returns
-// false if the kubelet rejects the container, also because it does not run on so many nodes.
-func (m Manager) Affinity(resources []Resource) (nodes []int, admitted bool) {
+// false if the kubelet rejects the container, also because it does not run on so many nodes. Others are the
+// hints of each of the other managers: nil without a preference, empty if the manager can serve no container.
+func (m Manager) Affinity(resources []Resource, others ...[]Hint) (nodes []int, admitted bool) {
 	if m.Policy == None {
 		return nil, true
 	}
@@ -50,6 +57,9 @@ func (m Manager) Affinity(resources []Resource) (nodes []int, admitted bool) {
 	var lists [][]hint
 	for _, r := range resources {
 		lists = append(lists, m.filter(hints(r, machine)))
+	}
+	for _, list := range others {
+		lists = append(lists, m.filter(read(list)))
 	}
 	best := m.merge(lists, machine)
 	if m.Policy == SingleNUMANode && best.nodes == machine {
@@ -83,6 +93,21 @@ func (m Manager) filter(list []hint) []hint {
 type hint struct {
 	nodes     set // 0 for any
 	preferred bool
+}
+
+// read returns the hints of another manager, at least one (filterProvidersHints).
+func read(others []Hint) (list []hint) {
+	if len(others) == 0 {
+		return []hint{{preferred: others == nil}}
+	}
+	for _, o := range others {
+		h := hint{preferred: o.Preferred}
+		for _, n := range o.Nodes {
+			h.nodes |= 1 << n
+		}
+		list = append(list, h)
+	}
+	return list
 }
 
 // hints returns the hints of a resource, at least one.
