@@ -33,10 +33,8 @@ func TestHostileObjects(t *testing.T) {
 			}
 		},
 	} {
-		topology := server(1, true)
-		topology.Spec.Held = []v1alpha1.Held{{UID: "pod", Containers: []v1alpha1.Container{{
-			Name: "app", Devices: map[string]v1alpha1.Set{gpus: "0"},
-		}}}}
+		topology := testserver.Topology("a", 1, true)
+		testserver.Hold(topology, "pod", "0", "")
 		if _, err := New(topology, nil); err != nil {
 			t.Fatal(err)
 		}

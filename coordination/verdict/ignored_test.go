@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	testserver "github.com/tandem-k8s/tandem/test/server"
 )
 
 // unrestored are managers that cannot read the object's assignments; their empty node has too few CPUs.
@@ -32,19 +33,17 @@ func (fewCPUs) Remove(types.UID)                              {}
 // TestIgnoredManagers: managers whose assignments cannot be read are ignored (State.Err), in every part of a
 // verdict: a pod that waits for GPUs is not refused for ever because of its CPUs.
 func TestIgnoredManagers(t *testing.T) {
-	topology := server(1, true)
-	topology.Spec.Held = []v1alpha1.Held{{UID: "other", Containers: []v1alpha1.Container{{
-		Name: "app", Devices: map[string]v1alpha1.Set{gpus: "0-7"},
-	}}}}
+	topology := testserver.Topology("a", 1, true)
+	testserver.Hold(topology, "other", "0-7", "")
 	node, err := New(topology, unrestored{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	busy, empty := node.State(func(types.UID) bool { return true }), node.State(nobody)
-	if v := empty.Ask(asking("pod", 1, 1)); busy.Err() == nil || !v.Admitted {
+	if v := empty.Ask(testserver.Pod("pod", 1, 1)); busy.Err() == nil || !v.Admitted {
 		t.Fatalf("the managers are not ignored: %+v", v)
 	}
-	if v := busy.Ask(asking("pod", 1, 1)); v.Admitted || v.Never {
+	if v := busy.Ask(testserver.Pod("pod", 1, 1)); v.Admitted || v.Never {
 		t.Errorf("while all GPUs are in use: %+v, want a refusal for now", v)
 	}
 }
@@ -73,7 +72,7 @@ func (c *oneCPU) Take(*v1.Pod, *v1.Container, model.Hint) error {
 
 // TestManagersRemember: the CPUs of pods in the object, and of admitted pods, are taken, and no others.
 func TestManagersRemember(t *testing.T) {
-	topology := server(1, true)
+	topology := testserver.Topology("a", 1, true)
 	for _, uid := range []string{"here", "ended"} {
 		topology.Spec.Held = append(topology.Spec.Held, v1alpha1.Held{UID: uid})
 	}
@@ -86,10 +85,10 @@ func TestManagersRemember(t *testing.T) {
 		name     string
 		admitted bool
 	}{{"first", true}, {"second", true}, {"third", false}} {
-		if v := s.Ask(asking(c.name, 1, 1)); v.Admitted != c.admitted {
+		if v := s.Ask(testserver.Pod(c.name, 1, 1)); v.Admitted != c.admitted {
 			t.Errorf("a question on the %s pod: %+v", c.name, v)
 		}
-		if v := s.Admit(asking(c.name, 1, 1)); v.Admitted != c.admitted {
+		if v := s.Admit(testserver.Pod(c.name, 1, 1)); v.Admitted != c.admitted {
 			t.Errorf("the %s pod: %+v", c.name, v)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	testserver "github.com/tandem-k8s/tandem/test/server"
 )
 
 // TestRailsUnderBestEffort: under best-effort a container with GPUs of two NUMA nodes gets a VF of each of
@@ -21,7 +22,7 @@ import (
 // is on the switches of both GPUs, rail b only on that of the first.
 func TestRailsUnderBestEffort(t *testing.T) {
 	const a, b = "tandem.dev/rail_a", "tandem.dev/rail_b"
-	topology := server(1, false)
+	topology := testserver.Topology("a", 1, false)
 	spec := &topology.Spec
 	spec.Kubelet.TopologyManagerPolicy = "best-effort"
 	rail := func(name string, function int) v1alpha1.Resource {
@@ -39,7 +40,7 @@ func TestRailsUnderBestEffort(t *testing.T) {
 	spec.Held = []v1alpha1.Held{{UID: "others", Containers: []v1alpha1.Container{{
 		Name: "app", Devices: map[string]v1alpha1.Set{gpus: "1-3,5-7", a: "1-3,5-7", b: "2-7"},
 	}}}}
-	pod := asking("pod", 2, 0)
+	pod := testserver.Pod("pod", 2, 0)
 	pod.Annotations = map[string]string{"tandem.dev/alignment": "required"}
 	for _, name := range []v1.ResourceName{a, b} {
 		pod.Spec.Containers[0].Resources.Limits[name] = *quantity.NewQuantity(1, quantity.DecimalSI)
@@ -109,12 +110,10 @@ func TestAlignmentOfTheNode(t *testing.T) {
 		},
 		{name: "may opt out", namespace: "team", alignment: model.Alignment{Required: true, OptOut: "all"}},
 	} {
-		topology := server(1, true)
+		topology := testserver.Topology("a", 1, true)
 		topology.Spec.Alignment = c.alignment
-		topology.Spec.Held = []v1alpha1.Held{{UID: "others", Containers: []v1alpha1.Container{{
-			Name: "app", Devices: map[string]v1alpha1.Set{gpus: "1-7", vfs: "0"}, // GPU 0 and VFs 1-7 are free
-		}}}}
-		pod := asking("pod", 1, 1)
+		testserver.Hold(topology, "others", "1-7", "0") // GPU 0 and VFs 1-7 are free
+		pod := testserver.Pod("pod", 1, 1)
 		pod.Namespace = c.namespace
 		if c.annotation != "" {
 			pod.Annotations = map[string]string{"tandem.dev/alignment": c.annotation}
@@ -124,7 +123,7 @@ func TestAlignmentOfTheNode(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, v)
 		}
 	}
-	topology := server(1, true)
+	topology := testserver.Topology("a", 1, true)
 	topology.Spec.Alignment.OptOut = "team,,other"
 	if _, err := New(topology, nil); err == nil {
 		t.Error("a malformed list of namespaces is no error")
