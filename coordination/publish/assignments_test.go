@@ -61,7 +61,23 @@ func (n *oneGPU) read() publish.Facts {
 	}, n.before)
 }
 
-// While the checkpoint cannot be read, the devices of pods stay those of the last read, marked as such.
+// wantFree expects that so many GPUs are published as free with a checkpoint, "" for none.
+func (n *oneGPU) wantFree(step int, checkpoint, free string) publish.Facts {
+	n.Helper()
+	if n.record(checkpoint); checkpoint == "" {
+		if err := os.Remove(kubelet.CheckpointPath(n.dir)); err != nil {
+			n.Fatal(err)
+		}
+	}
+	f := n.read()
+	if got := publish.BuildSpec(f).Summary.GPUs; got != free {
+		n.Errorf("step %d: free GPUs %s, want %s\n%s", step, got, free, n.log)
+	}
+	return f
+}
+
+// While the checkpoint cannot be read, is missing or has an unknown layout, the devices of pods stay those of
+// the last read, marked as such.
 func TestUnreadableCheckpointFreesNothing(t *testing.T) {
 	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
 	for i, step := range []struct {
@@ -69,16 +85,12 @@ func TestUnreadableCheckpointFreesNothing(t *testing.T) {
 		stale         bool
 	}{
 		{gpuHeld, "0/1", false},
-		{damaged, "0/1", true},
-		{damaged, "0/1", true},
+		{damaged, "0/1", true}, {damaged, "0/1", true}, {`null`, "0/1", true}, {`{}`, "0/1", true},
+		{`{"V3":{"Allocations":[]},"Checksum":1}`, "0/1", true}, {"", "0/1", true},
 		{gpuFree, "1/1", false},
 		{damaged, "1/1", true},
 	} {
-		n.record(step.content)
-		f := n.read()
-		if got := publish.BuildSpec(f).Summary.GPUs; got != step.free {
-			t.Errorf("step %d: free GPUs %s, want %s\n%s", i, got, step.free, n.log)
-		}
+		f := n.wantFree(i, step.content, step.free)
 		if f.Unread != nil || (f.Stale != nil) != step.stale {
 			t.Errorf("step %d: unread: %v, stale: %v", i, f.Unread, f.Stale)
 		}
@@ -86,29 +98,8 @@ func TestUnreadableCheckpointFreesNothing(t *testing.T) {
 			t.Errorf("step %d: %v does not name the file", i, f.Stale)
 		}
 	}
-	if told := strings.Count(n.log.String(), "publishing the last known"); told != 2 {
-		t.Errorf("two outages, told %d times:\n%s", told, n.log)
-	}
-}
-
-// TestUnknownCheckpointFreesNothing: a missing checkpoint, or one of unknown layout, frees no more than a
-// damaged one.
-func TestUnknownCheckpointFreesNothing(t *testing.T) {
-	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
-	n.record(gpuHeld)
-	if got := publish.BuildSpec(n.read()).Summary.GPUs; got != "0/1" {
-		t.Fatalf("with a container on the GPU: %s", got)
-	}
-	for _, content := range []string{`null`, `{}`, `{"V3":{"Allocations":[]},"Checksum":1}`, ""} {
-		n.record(content)
-		if content == "" {
-			if err := os.Remove(kubelet.CheckpointPath(n.dir)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := publish.BuildSpec(n.read()).Summary.GPUs; got != "0/1" {
-			t.Errorf("checkpoint %q: free GPUs %s, want 0/1", content, got)
-		}
+	if told := strings.Count(n.log.String(), "publishing the last known"); told != 4 {
+		t.Errorf("an outage of three kinds, and another one, told %d times:\n%s", told, n.log)
 	}
 }
 
@@ -155,37 +146,9 @@ func TestAssignmentsNeverRead(t *testing.T) {
 	}
 }
 
-// A kubelet has started without its records, while the container on the GPU runs: the GPU is free for the
-// kubelet, and not for schedulers. A container of the running kubelet that is not in the checkpoint any more
-// has ended.
-func TestLostRecordsFreeNothing(t *testing.T) {
-	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
-	name := kubelet.Pod{Namespace: "team", Name: "train"}
-	held := holders.Holders{{
-		UID: "uid", Pod: name, Name: "c", Devices: kubelet.Devices{"amd.com/gpu": {gpuID}}, Life: "first",
-	}}
-	told := map[string]holders.Known{"uid": {Pod: name, Told: true, Life: "first"}}
-	n.record(gpuFree)
-	for life, free := range map[string]string{"first": "1/1", "second": "0/1"} {
-		n.before = holders.Sources{Before: held, Known: told, Kubelet: life}
-		spec := publish.BuildSpec(n.read())
-		if got := spec.Summary.GPUs; got != free {
-			t.Errorf("%s kubelet: free GPUs %s, want %s", life, got, free)
-		}
-		if published := len(spec.Held) == 1 && spec.Held[0].UID == "uid"; published != (free == "0/1") {
-			t.Errorf("%s kubelet: published holders: %+v", life, spec.Held)
-		}
-	}
-	n.before.Known = nil // no list has had the pod
-	if got := publish.BuildSpec(n.read()).Summary.GPUs; got != "1/1" {
-		t.Errorf("unknown pod: free GPUs %s", got)
-	}
-}
-
-// Of a kubelet without the Pods API nobody lists the pods. A container that the running kubelet had in its
-// checkpoint has ended when the checkpoint lacks it, although the coordinator saw it under an earlier
-// kubelet.
-func TestContainersEndAfterAKubeletStart(t *testing.T) {
+// heldByTrain is a node whose GPU the coordinator knows to be held since the first kubelet.
+func heldByTrain(t *testing.T) *oneGPU {
+	t.Helper()
 	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
 	name := kubelet.Pod{Namespace: "team", Name: "train"}
 	n.before = holders.Sources{
@@ -194,20 +157,38 @@ func TestContainersEndAfterAKubeletStart(t *testing.T) {
 		}},
 		Known: map[string]holders.Known{"uid": {Pod: name, Told: true, Life: "first"}},
 	}
+	return n
+}
+
+// A kubelet has started without its records, while the container on the GPU runs: the GPU is free for the
+// kubelet, and not for schedulers. A container of the running kubelet that is not in the checkpoint any more
+// has ended.
+func TestLostRecordsFreeNothing(t *testing.T) {
+	n := heldByTrain(t)
+	for i, step := range []struct{ life, free string }{{"first", "1/1"}, {"second", "0/1"}} {
+		n.before.Kubelet = step.life
+		spec := publish.BuildSpec(n.wantFree(i, gpuFree, step.free))
+		if published := len(spec.Held) == 1 && spec.Held[0].UID == "uid"; published != (step.free == "0/1") {
+			t.Errorf("%s kubelet: published holders: %+v", step.life, spec.Held)
+		}
+	}
+	n.before.Known = nil // no list has had the pod
+	n.wantFree(2, gpuFree, "1/1")
+}
+
+// Of a kubelet without the Pods API nobody lists the pods. A container that the running kubelet had in its
+// checkpoint has ended when the checkpoint lacks it, although the coordinator saw it under an earlier
+// kubelet.
+func TestContainersEndAfterAKubeletStart(t *testing.T) {
+	n := heldByTrain(t)
 	for i, step := range []struct{ life, content, free string }{
 		{"first", gpuHeld, "0/1"},
 		{"second", gpuFree, "0/1"}, // without its records
-		{"third", gpuHeld, "0/1"},
-		{"third", gpuFree, "1/1"},
-		{"third", gpuFree, "1/1"},
+		{"third", gpuHeld, "0/1"}, {"third", gpuFree, "1/1"}, {"third", gpuFree, "1/1"},
 		{"fourth", gpuFree, "1/1"},
-		{"", gpuHeld, "0/1"},
-		{"", gpuFree, "0/1"},
+		{"", gpuHeld, "0/1"}, {"", gpuFree, "0/1"},
 	} {
 		n.before.Kubelet = step.life
-		n.record(step.content)
-		if got := publish.BuildSpec(n.read()).Summary.GPUs; got != step.free {
-			t.Errorf("step %d: free GPUs %s, want %s", i, got, step.free)
-		}
+		n.wantFree(i, step.content, step.free)
 	}
 }

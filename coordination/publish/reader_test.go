@@ -32,6 +32,26 @@ func empty() fstest.MapFS {
 	return fstest.MapFS{"bus/pci/devices": &fstest.MapFile{Mode: fs.ModeDir | 0o755}}
 }
 
+// system is the sysfs of a machine without PCI devices, with files below devices/system.
+func system(files map[string]string) fstest.MapFS {
+	sys := empty()
+	for name, content := range files {
+		sys["devices/system/"+name] = &fstest.MapFile{Data: []byte(content + "\n")}
+	}
+	return sys
+}
+
+// readerOf returns a reader of a machine, and what it reads.
+func readerOf(t *testing.T, sys fs.FS, log *slog.Logger) func() publish.Facts {
+	t.Helper()
+	tree, err := topology.Read(sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := publish.NewReader(publish.ReaderConfig{Sys: sys, KubeletDir: t.TempDir(), Log: log})
+	return func() publish.Facts { return r.Read(t.Context(), tree, nil, holders.Sources{}) }
+}
+
 func write(t *testing.T, file, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -88,37 +108,17 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestKeysInAnotherCase: the kubelet ignores keys in another case, and starts with the default.
-func TestKeysInAnotherCase(t *testing.T) {
-	dir, r, log := kubeletOf(t, nil)
-	const keys = "topologymanagerpolicy: restricted\nCPUManagerPolicy: static\n"
-	write(t, filepath.Join(dir, "config.yaml"), header+keys)
-	if got := policy(t, r); got.TopologyManagerPolicy != "none" || got.CPUManagerPolicy != "none" {
-		t.Errorf("policies %s and %s:\n%s", got.TopologyManagerPolicy, got.CPUManagerPolicy, log)
-	}
-}
-
 // TestCores: the CPUs of each core and the socket come from sysfs.
 func TestCores(t *testing.T) {
-	sys := empty()
-	for name, content := range map[string]string{
+	files := map[string]string{
 		"node/online": "0-1", "node/node0/cpulist": "0-1,4-5", "node/node1/cpulist": "2-3,6-7",
-	} {
-		sys["devices/system/"+name] = &fstest.MapFile{Data: []byte(content + "\n")}
 	}
 	for cpu := range 8 {
-		dir := fmt.Sprintf("devices/system/cpu/cpu%d/topology/", cpu)
-		sys[dir+"thread_siblings_list"] = &fstest.MapFile{Data: fmt.Appendf(nil, "%d,%d\n", cpu%4, cpu%4+4)}
-		sys[dir+"physical_package_id"] = &fstest.MapFile{Data: []byte("0\n")}
+		dir := fmt.Sprintf("cpu/cpu%d/topology/", cpu)
+		files[dir+"thread_siblings_list"] = fmt.Sprintf("%d,%d", cpu%4, cpu%4+4)
+		files[dir+"physical_package_id"] = "0"
 	}
-	tree, err := topology.Read(sys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := publish.NewReader(publish.ReaderConfig{
-		Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
-	})
-	nodes := read.Read(t.Context(), tree, nil, holders.Sources{}).NUMANodes
+	nodes := readerOf(t, system(files), slog.New(slog.DiscardHandler))().NUMANodes
 	if len(nodes) != 2 {
 		t.Fatalf("%+v", nodes)
 	}
@@ -237,26 +237,17 @@ func TestUnreadNUMA(t *testing.T) {
 		"node/node0/cpulist", "node/node0/meminfo", "cpu/cpu1/topology/physical_package_id",
 		"cpu/cpu1/topology/thread_siblings_list",
 	} {
-		sys := empty()
-		for name, content := range map[string]string{
+		sys := system(map[string]string{
 			"node/online": "0", "node/node0/cpulist": "0-1", "node/node0/meminfo": "Node 0 MemTotal:  1024 kB",
 			"cpu/cpu0/topology/physical_package_id": "0", "cpu/cpu0/topology/thread_siblings_list": "0-1",
 			"cpu/cpu1/topology/physical_package_id": "0", "cpu/cpu1/topology/thread_siblings_list": "0-1",
-		} {
-			sys["devices/system/"+name] = &fstest.MapFile{Data: []byte(content + "\n")}
-		}
-		tree, err := topology.Read(sys)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var log bytes.Buffer
-		r := publish.NewReader(publish.ReaderConfig{
-			Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
+		var log bytes.Buffer
+		read := readerOf(t, sys, slog.New(slog.NewTextHandler(&log, nil)))
 		whole := sys["devices/system/"+file]
 		sys["devices/system/"+file] = &fstest.MapFile{Mode: fs.ModeDir}
 		for range 2 {
-			r.Read(t.Context(), tree, nil, holders.Sources{})
+			read()
 		}
 		n := strings.Count(log.String(), "NUMA nodes not read")
 		if n != 1 || !strings.Contains(log.String(), file) {
@@ -267,7 +258,7 @@ func TestUnreadNUMA(t *testing.T) {
 			Distances: nil, CPUs: topology.CPUSet{0: true, 1: true}, Cores: []topology.CPUSet{{0: true, 1: true}},
 			Memory: 1 << 20,
 		}
-		got := r.Read(t.Context(), tree, nil, holders.Sources{}).NUMANodes
+		got := read().NUMANodes
 		if diff := cmp.Diff([]publish.NUMANode{want}, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", file, diff)
 		}
@@ -275,22 +266,11 @@ func TestUnreadNUMA(t *testing.T) {
 }
 
 func TestNUMA(t *testing.T) {
-	sys := empty()
-	for name, content := range map[string]string{
-		"node/online": "0-1\n", "node/node0/cpulist": "0-3\n", "node/node0/distance": "10 21\n",
-		"node/node0/meminfo": "Node 0 MemTotal:       131072 kB\nNode 0 MemFree:  1 kB\n",
-		"cpu/online":         "0-7\n", "node/node1/cpulist": "4-7\n", "node/node1/distance": "21 10 30\n",
-	} {
-		sys["devices/system/"+name] = &fstest.MapFile{Data: []byte(content)}
-	}
-	tree, err := topology.Read(sys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := publish.NewReader(publish.ReaderConfig{
-		Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
-	})
-	got := r.Read(t.Context(), tree, nil, holders.Sources{}).NUMANodes
+	got := readerOf(t, system(map[string]string{
+		"node/online": "0-1", "node/node0/cpulist": "0-3", "node/node0/distance": "10 21",
+		"node/node0/meminfo": "Node 0 MemTotal:       131072 kB\nNode 0 MemFree:  1 kB",
+		"cpu/online":         "0-7", "node/node1/cpulist": "4-7", "node/node1/distance": "21 10 30",
+	}), slog.New(slog.DiscardHandler))().NUMANodes
 	want := []publish.NUMANode{
 		{Number: 0, Distances: []int{10, 21}, CPUs: topology.CPUSet{0: true, 1: true, 2: true, 3: true},
 			Socket: -1, Memory: 128 << 20},
