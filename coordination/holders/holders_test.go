@@ -3,11 +3,8 @@
 package holders_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,6 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/checkpoint"
 )
 
 const (
@@ -28,32 +26,17 @@ const (
 // record is a checkpoint with the devices of containers, "uid/container": "resource id,id".
 func record(t testing.TB, containers map[string]string) kubelet.Checkpoint {
 	t.Helper()
-	type entry struct {
-		PodUID, ContainerName, ResourceName string
-		DeviceIDs                           map[int][]string
-	}
-	var file struct {
-		Data struct {
-			PodDeviceEntries  []entry
-			RegisteredDevices map[string][]string
-		}
-	}
+	var all []checkpoint.Allocation
 	for _, key := range slices.Sorted(maps.Keys(containers)) {
 		uid, name, _ := strings.Cut(key, "/")
 		for resource, ids := range devices(containers[key]) {
-			file.Data.PodDeviceEntries = append(file.Data.PodDeviceEntries,
-				entry{uid, name, resource, map[int][]string{-1: ids}})
+			all = append(all, checkpoint.Allocation{
+				PodUID: uid, Container: name, Resource: resource, Devices: map[string][]string{"-1": ids},
+			})
 		}
 	}
-	content, err := json.Marshal(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Dir(kubelet.CheckpointPath(dir)), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(kubelet.CheckpointPath(dir), content, 0o600); err != nil {
+	if err := checkpoint.Write(dir, all, nil); err != nil {
 		t.Fatal(err)
 	}
 	recorded, err := kubelet.ReadCheckpoint(dir)
