@@ -6,13 +6,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -27,37 +25,19 @@ type pairAlone struct {
 
 func newPairAlone(t *testing.T) *pairAlone {
 	t.Helper()
-	recorded, err := machines.Load("oci-mi300x-derived", 4)
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &pairAlone{all: map[device.Kind][]string{}}
-	if p.tree, err = topology.Read(recorded.FS()); err != nil {
-		t.Fatal(err)
-	}
-	sys := filepath.Join(t.TempDir(), "sys")
-	if err := os.CopyFS(sys, recorded.FS()); err != nil {
-		t.Fatal(err)
-	}
-	announced := map[device.Kind]device.Announcement{}
-	for d := range p.tree.Devices() {
-		kind := device.VF
-		if d.Class.IsGPU() {
-			kind = device.GPU
-		} else if !d.IsVF() {
-			continue
-		}
-		one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
-		announced[kind] = device.Announcement{Devices: append(announced[kind].Devices, one)}
-		p.all[kind] = append(p.all[kind], one.ID)
-	}
+	tree, sys, announced := announceMachine(t, "oci-mi300x-derived", 4, once)
+	p.tree = tree
 	p.runDir, _ = heldDir(t)
 	member := func(name string, kind device.Kind) *Member {
+		for _, d := range announced[name].Devices {
+			p.all[kind] = append(p.all[kind], d.ID)
+		}
 		node, _ := startWith(t, Config{
 			RunDir: p.runDir, SysRoot: sys, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		})
 		m := node.Member(name, kind)
-		m.Publish(announced[kind])
+		m.Publish(announced[name])
 		return m
 	}
 	p.gpus, p.vfs = member(gpus, device.GPU), member(vfs, device.VF)

@@ -141,10 +141,7 @@ func TestAnswersBesideAStoppedProcess(t *testing.T) {
 	}
 	await(t, dir, func(s *api.StatusResponse) bool { return s.GetPid() == int64(server.Process.Pid) })
 	log, logger := newLog()
-	node, _ := startWith(t, Config{RunDir: dir, Log: logger})
-	member := node.Member(gpus, device.GPU)
-	member.Publish(threeGPUs)
-	await(t, dir, connected(gpus))
+	_, member, _ := join(t, Config{RunDir: dir, Log: logger}, gpus, threeGPUs, gpus)
 	if answers(t, member); !strings.Contains(log.String(), "source=coordinator") {
 		t.Errorf("the server does not answer: %s", log.String())
 	}
@@ -187,10 +184,7 @@ func TestAnswersWithoutKubeletAndDisk(t *testing.T) {
 	defer socket.Close()
 	dir := filepath.Join(shortDir(t), "run")
 	log, logger := newLog()
-	node, _ := startWith(t, Config{RunDir: dir, KubeletDir: kubeletDir, Log: logger})
-	member := node.Member(gpus, device.GPU)
-	member.Publish(threeGPUs)
-	await(t, dir, connected(gpus))
+	_, member, _ := join(t, Config{RunDir: dir, KubeletDir: kubeletDir, Log: logger}, gpus, threeGPUs, gpus)
 	if err := syscall.Mkfifo(checkpoint, 0o600); err != nil { // opening it to read waits for a writer
 		t.Fatal(err)
 	}
@@ -216,10 +210,8 @@ func TestFlood(t *testing.T) {
 	start(t, dir)
 	await(t, dir, connected())
 	log, logger := newLog()
-	client, _ := startWith(t, Config{RunDir: dir, Log: logger}) // whose questions go over the socket
-	member := client.Member(gpus, device.GPU)
-	member.Publish(threeGPUs)
-	await(t, dir, connected(gpus))
+	// whose questions go over the socket
+	_, member, _ := join(t, Config{RunDir: dir, Log: logger}, gpus, threeGPUs, gpus)
 	flood := child(t, "flood", dir)
 	if err := flood.Start(); err != nil {
 		t.Fatal(err)

@@ -11,9 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // An Allocate that is answered while a server drains, whichever plugin asks, is known to the next
@@ -36,17 +34,10 @@ func TestNextServerKnowsWhatTheDrainAnswered(t *testing.T) {
 // drains stops a server while it answers an Allocate of a resource, and reports whether that was answered.
 func drains(t *testing.T, name string) bool {
 	dir := filepath.Join(shortDir(t), "run")
-	server, stop := start(t, dir)
-	members := map[string]*Member{gpus: server.Member(gpus, device.GPU)}
-	members[gpus].Publish(oneGPU)
-	await(t, dir, connected(gpus))
-	client, stopClient := start(t, dir)
+	server, gpu, stop := join(t, Config{RunDir: dir}, gpus, oneGPU, gpus)
+	_, vf, stopClient := join(t, Config{RunDir: dir}, vfs, oneVF, gpus, vfs)
 	defer stopClient()
-	members[vfs] = client.Member(vfs, device.VF)
-	members[vfs].Publish(device.Announcement{
-		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
-	})
-	await(t, dir, connected(gpus, vfs))
+	members := map[string]*Member{gpus: gpu, vfs: vf}
 	c := server.election.serving.Load().coordinator
 	own, began, goOn := c.Kubelet, make(chan struct{}), make(chan struct{})
 	c.Kubelet = checkpoints{own, func() (kubelet.Checkpoint, error) {

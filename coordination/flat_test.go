@@ -43,22 +43,24 @@ func newPairOfNodes(t testing.TB) *pairOfNodes {
 	return newPairOf(t, "oci-mi300x-derived", 4, once)
 }
 
-// newPairOf is a pair on a machine of which each device is offered so often.
-func newPairOf(t testing.TB, machine string, vfsPerPF int, often map[string]int) *pairOfNodes {
+// announceMachine returns the PCI tree of a recorded machine, its sysfs as a folder, and the announcements of
+// both plugins, with each device so often.
+func announceMachine(
+	t testing.TB, machine string, vfsPerPF int, often map[string]int,
+) (tree *topology.Tree, sys string, all map[string]device.Announcement) {
 	t.Helper()
 	recorded, err := machines.Load(machine, vfsPerPF)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := topology.Read(recorded.FS())
-	if err != nil {
+	if tree, err = topology.Read(recorded.FS()); err != nil {
 		t.Fatal(err)
 	}
-	sys := filepath.Join(t.TempDir(), "sys")
+	sys = filepath.Join(t.TempDir(), "sys")
 	if err := os.CopyFS(sys, recorded.FS()); err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]device.Announcement{}
+	all = map[string]device.Announcement{}
 	for d := range tree.Devices() {
 		name := vfs
 		if d.Class.IsGPU() {
@@ -74,6 +76,13 @@ func newPairOf(t testing.TB, machine string, vfsPerPF int, often map[string]int)
 			all[name] = device.Announcement{Devices: append(all[name].Devices, one)}
 		}
 	}
+	return tree, sys, all
+}
+
+// newPairOf is a pair on a machine of which each device is offered so often.
+func newPairOf(t testing.TB, machine string, vfsPerPF int, often map[string]int) *pairOfNodes {
+	t.Helper()
+	_, sys, all := announceMachine(t, machine, vfsPerPF, often)
 	p := &pairOfNodes{
 		config: Config{
 			RunDir: filepath.Join(shortDir(t), "run"), SysRoot: sys, KubeletDir: shortDir(t),

@@ -3,12 +3,10 @@
 package coordination
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -19,26 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(line []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(line)
-}
-
-func (b *logBuffer) count(part string) int { return strings.Count(b.String(), part) }
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
 
 // shared are the devices of one GPU that many containers share.
 func shared(devices int) (a device.Announcement) {
@@ -56,9 +34,9 @@ func shared(devices int) (a device.Announcement) {
 // once; the plugin's others are as ever.
 func TestMostDevices(t *testing.T) {
 	runDir := filepath.Join(shortDir(t), "run")
-	log := &logBuffer{}
+	log, logger := newLog()
 	_, stopFirst := start(t, runDir)
-	node, _ := startWith(t, Config{RunDir: runDir, Log: slog.New(slog.NewTextHandler(log, nil))})
+	node, _ := startWith(t, Config{RunDir: runDir, Log: logger})
 	tooMany, most, vfs := node.Member("nvidia.com/gpu.shared", device.GPU),
 		node.Member("nvidia.com/gpu", device.GPU), node.Member("nvidia.com/vf", device.VF)
 	all := shared(device.MaxDevices)
@@ -71,8 +49,8 @@ func TestMostDevices(t *testing.T) {
 		m.AwaitTaken(t.Context())
 	}
 	await(t, runDir, connected("nvidia.com/gpu", "nvidia.com/vf"))
-	if log.count("16385 devices of nvidia.com/gpu.shared, more than 16384") != 1 ||
-		log.count("lost the coordination server") > 0 {
+	if strings.Count(log.String(), "16385 devices of nvidia.com/gpu.shared, more than 16384") != 1 ||
+		strings.Count(log.String(), "lost the coordination server") > 0 {
 		t.Errorf("log:\n%s", log)
 	}
 	ids := make([]string, 0, len(all.Devices))
@@ -99,7 +77,7 @@ func TestMostDevices(t *testing.T) {
 	if held != device.MaxDevices {
 		t.Errorf("%d devices are held, want %d", held, device.MaxDevices)
 	}
-	if log.count("renamed an unusable saved state") > 0 {
+	if strings.Count(log.String(), "renamed an unusable saved state") > 0 {
 		t.Error("the checkpoint is too long to be read")
 	}
 }

@@ -171,9 +171,7 @@ func TestGoneDevicesFollowTheHints(t *testing.T) {
 // A run folder that is removed while the server runs is made again, and everybody meets there.
 func TestRunDirIsRemoved(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
-	first, _ := start(t, dir)
-	first.Member(gpus, device.GPU).Publish(oneGPU)
-	await(t, dir, connected(gpus))
+	join(t, Config{RunDir: dir}, gpus, oneGPU, gpus)
 	// Again, where the node has just written a file.
 	for err := os.RemoveAll(dir); err != nil; err = os.RemoveAll(dir) {
 		if !errors.Is(err, syscall.ENOTEMPTY) {
@@ -181,9 +179,7 @@ func TestRunDirIsRemoved(t *testing.T) {
 		}
 	}
 	second, _ := start(t, dir)
-	second.Member(vfs, device.VF).Publish(device.Announcement{
-		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
-	})
+	second.Member(vfs, device.VF).Publish(oneVF)
 	await(t, dir, func(s *api.StatusResponse) bool { return connected(gpus, vfs)(s) })
 }
 
@@ -194,10 +190,7 @@ func TestExplainOverTheSocket(t *testing.T) {
 		!strings.Contains(err.Error(), "no answer") {
 		t.Errorf("nobody serves: %v", err)
 	}
-	node, _ := start(t, dir)
-	member := node.Member(gpus, device.GPU)
-	member.Publish(oneGPU)
-	await(t, dir, connected(gpus))
+	join(t, Config{RunDir: dir}, gpus, oneGPU, gpus)
 	_, err := Explain(t.Context(), dir, "team", "train", "")
 	if want := "explain pod team/train: not among the last 256 decisions, and this kubelet " +
 		"does not report"; err == nil || !strings.HasPrefix(err.Error(), want) {

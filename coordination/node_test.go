@@ -70,7 +70,7 @@ func heldDir(t *testing.T) (dir string, listener *net.UnixListener) {
 // start runs a node until the test ends or the returned function is called.
 func start(t testing.TB, runDir string) (*Node, func()) {
 	t.Helper()
-	return startWith(t, Config{RunDir: runDir, Log: slog.New(slog.DiscardHandler)})
+	return startWith(t, Config{RunDir: runDir})
 }
 
 // startWith is run until the test ends or the returned function is called.
@@ -81,12 +81,27 @@ func startWith(t testing.TB, config Config) (*Node, func()) {
 	return node, stop
 }
 
+// join starts a plugin with a resource, and waits until the server has all resources.
+func join(
+	t testing.TB, config Config, resource string, own device.Announcement, all ...string,
+) (*Node, *Member, func()) {
+	t.Helper()
+	node, stop := startWith(t, config)
+	member := node.Member(resource, map[string]device.Kind{gpus: device.GPU, vfs: device.VF}[resource])
+	member.Publish(own)
+	await(t, config.RunDir, connected(all...))
+	return node, member, stop
+}
+
 // run runs a node until the returned function is called. The node's machine and kubelet are empty folders
 // unless they are given.
 func run(t testing.TB, config Config) (*Node, func()) {
 	t.Helper()
 	if config.SysRoot == "" {
 		config.SysRoot = sysRoot(t)
+	}
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
 	}
 	if config.KubeletDir == "" {
 		config.KubeletDir = shortDir(t)
@@ -165,24 +180,8 @@ var oneGPU = device.Announcement{
 	},
 }
 
-func TestTheOtherPluginTakesOver(t *testing.T) {
-	dir := filepath.Join(shortDir(t), "run")
-	first, stopFirst := start(t, dir)
-	first.Member(gpus, device.GPU).Publish(oneGPU)
-	await(t, dir, connected(gpus))
-
-	second, _ := start(t, dir)
-	member := second.Member(vfs, device.VF)
-	member.Publish(device.Announcement{
-		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
-	})
-	await(t, dir, connected(gpus, vfs))
-
-	stopFirst()
-	await(t, dir, connected(vfs))
-	if got := choose(t, member, []string{"vf0"}, nil, 1); !slices.Equal(got, []string{"vf0"}) {
-		t.Errorf("prefer after takeover: %v", got)
-	}
+var oneVF = device.Announcement{
+	Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
 }
 
 // A rolling update with surge: the new plugin has joined when the old one goes. What the new one has
@@ -267,36 +266,27 @@ func TestBadRunDir(t *testing.T) {
 	if err := os.Symlink(base, link); err != nil {
 		t.Fatal(err)
 	}
-	for name, dir := range map[string]string{
-		"a file": file, "a link": link, "below a file": filepath.Join(file, "x"),
-	} {
-		if _, err := New(Config{RunDir: dir, SysRoot: sysRoot(t)}); err == nil ||
-			!strings.Contains(err.Error(), dir) {
-			t.Errorf("%s: error %v does not name %s", name, err, dir)
-		}
-	}
-	long := filepath.Join(base, strings.Repeat("x", 100))
-	if _, err := listen(long); err == nil || !strings.Contains(err.Error(), "--run-dir") {
-		t.Errorf("long path: %v", err)
-	}
-	if err := os.WriteFile(SocketPath(base), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := New(Config{RunDir: base, SysRoot: sysRoot(t)}); err == nil ||
-		!strings.Contains(err.Error(), "remove the file") {
-		t.Errorf("file in the socket's place: %v", err)
-	}
 	full := filepath.Join(base, "full")
-	if err := errors.Join(os.Mkdir(full, 0o700),
+	if err := errors.Join(os.WriteFile(SocketPath(base), nil, 0o600), os.Mkdir(full, 0o700),
 		os.Symlink("/dev/full", filepath.Join(full, "lock"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Config{RunDir: full, SysRoot: sysRoot(t)}); err == nil ||
-		!strings.Contains(err.Error(), full) || !strings.Contains(err.Error(), "--run-dir") {
-		t.Errorf("a link in the lock's place: %v", err)
+	for name, c := range map[string]struct{ dir, want string }{
+		"a file": {file, file}, "a link": {link, link}, "below a file": {filepath.Join(file, "x"), file + "/x"},
+		"a file in the socket's place": {base, "remove the file"}, "a link in the lock's place": {full, full},
+	} {
+		_, err := New(Config{RunDir: c.dir, SysRoot: sysRoot(t)})
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			c.dir == full && !strings.Contains(err.Error(), "--run-dir") {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
 	}
-	if _, err := listen(base); err == nil || !strings.Contains(err.Error(), "is not a socket") {
-		t.Errorf("file in the socket's place: %v", err)
+	for dir, want := range map[string]string{
+		filepath.Join(base, strings.Repeat("x", 100)): "--run-dir", base: "is not a socket",
+	} {
+		if _, err := listen(dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("listen in %s: %v, want %q", dir, err, want)
+		}
 	}
 }
 
@@ -327,21 +317,6 @@ func TestForeignRunDir(t *testing.T) {
 	}
 }
 
-func TestStaleSocketIsReplaced(t *testing.T) {
-	t.Parallel()
-	dir := shortDir(t)
-	stale, err := listen(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stale.Close()
-	listener, err := listen(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener.Close()
-}
-
 // A server whose socket is gone, or is another process's, serves anew at once: nobody new would find it.
 func TestReplacedSocketIsNoticed(t *testing.T) {
 	for name, replace := range map[string]func(socket, other string) error{
@@ -351,9 +326,7 @@ func TestReplacedSocketIsNoticed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(shortDir(t), "run")
-			node, _ := start(t, dir)
-			node.Member(gpus, device.GPU).Publish(oneGPU)
-			await(t, dir, connected(gpus))
+			node, _, _ := join(t, Config{RunDir: dir}, gpus, oneGPU, gpus)
 			foreign, err := net.Listen("unix", filepath.Join(filepath.Dir(dir), "foreign"))
 			if err != nil {
 				t.Fatal(err)
@@ -374,24 +347,6 @@ func TestReplacedSocketIsNoticed(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestOneLock(t *testing.T) {
-	t.Parallel()
-	dir := shortDir(t)
-	release, err := tryLock(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tryLock(dir); !errors.Is(err, errLocked) {
-		t.Errorf("second lock: %v", err)
-	}
-	release()
-	release, err = tryLock(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	release()
 }
 
 // Who asks while one server is gone and the next has not begun waits for it.

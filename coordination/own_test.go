@@ -30,18 +30,12 @@ func serverAndClient(t *testing.T) (server *Node, members map[string]*Member, lo
 	t.Helper()
 	dir := filepath.Join(shortDir(t), "run")
 	log, logger := newLog()
-	server, _ = startWith(t, Config{RunDir: dir, Log: logger})
-	members = map[string]*Member{gpus: server.Member(gpus, device.GPU)}
-	members[gpus].Publish(threeGPUs)
-	await(t, dir, connected(gpus))
-	client, _ := startWith(t, Config{RunDir: dir, Log: logger})
-	members[vfs] = client.Member(vfs, device.VF)
-	members[vfs].Publish(device.Announcement{Devices: []device.Device{
+	server, gpu, _ := join(t, Config{RunDir: dir, Log: logger}, gpus, threeGPUs, gpus)
+	_, vf, _ := join(t, Config{RunDir: dir, Log: logger}, vfs, device.Announcement{Devices: []device.Device{
 		{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true},
 		{ID: "vf1", Address: topology.Address{Bus: 3}, Healthy: true},
-	}})
-	await(t, dir, connected(gpus, vfs))
-	return server, members, log
+	}}, gpus, vfs)
+	return server, map[string]*Member{gpus: gpu, vfs: vf}, log
 }
 
 var offered = map[string][]string{gpus: {"a", "b", "gpu0"}, vfs: {"vf0", "vf1"}}
@@ -177,10 +171,7 @@ func TestStoppingServerAnswersOpenCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, log := newLog()
 			dir := filepath.Join(shortDir(t), "run")
-			node, stop := startWith(t, Config{RunDir: dir, Log: log, OverSocket: overSocket})
-			member := node.Member(gpus, device.GPU)
-			member.Publish(threeGPUs)
-			await(t, dir, connected(gpus))
+			node, member, stop := join(t, Config{RunDir: dir, Log: log, OverSocket: overSocket}, gpus, threeGPUs, gpus)
 			c := node.election.serving.Load().coordinator
 			waits, goOn := make(chan struct{}), make(chan struct{})
 			c.Kubelet = lister{c.Kubelet, func() (kubelet.View, error) {

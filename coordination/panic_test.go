@@ -15,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // A mistake in what looks at files and sources of intent costs what they would have told: the coordinator
@@ -110,12 +109,7 @@ func TestPanicCostsOneServer(t *testing.T) {
 	gpu := server.Member(gpus, device.GPU)
 	gpu.Publish(threeGPUs)
 	await(t, dir, connected(gpus))
-	client, _ := startWith(t, Config{RunDir: dir, Log: logger})
-	vf := client.Member(vfs, device.VF)
-	vf.Publish(device.Announcement{
-		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
-	})
-	await(t, dir, connected(gpus, vfs))
+	_, vf, _ := join(t, Config{RunDir: dir, Log: logger}, vfs, oneVF, gpus, vfs)
 	if _, _, err := vf.Allocated(t.Context(), []string{"vf0"}); err != nil {
 		t.Fatal(err)
 	}

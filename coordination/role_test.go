@@ -7,21 +7,12 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 func TestRole(t *testing.T) {
 	dir := shortDir(t) + "/run"
-	first, stopFirst := start(t, dir)
-	first.Member(gpus, device.GPU).Publish(oneGPU)
-	await(t, dir, connected(gpus))
-	second, _ := start(t, dir)
-	second.Member(vfs, device.VF).Publish(device.Announcement{
-		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
-	})
-	await(t, dir, connected(gpus, vfs))
+	first, _, stopFirst := join(t, Config{RunDir: dir}, gpus, oneGPU, gpus)
+	second, _, _ := join(t, Config{RunDir: dir}, vfs, oneVF, gpus, vfs)
 	if first.Role() != Serves || second.Role() != Joined || len(first.Resources()) != 2 ||
 		second.Resources() != nil {
 		t.Errorf("%s with %v and %s with %v", first.Role(), first.Resources(), second.Role(), second.Resources())

@@ -19,16 +19,8 @@ import (
 func TestReturned(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(shortDir(t), "run")
-	server, _ := start(t, dir)
-	gpu := server.Member(gpus, device.GPU)
-	gpu.Publish(oneGPU)
-	await(t, dir, connected(gpus))
-	client, _ := start(t, dir)
-	vf := client.Member(vfs, device.VF)
-	vf.Publish(device.Announcement{
-		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
-	})
-	await(t, dir, connected(gpus, vfs))
+	server, gpu, _ := join(t, Config{RunDir: dir}, gpus, oneGPU, gpus)
+	_, vf, _ := join(t, Config{RunDir: dir}, vfs, oneVF, gpus, vfs)
 	c := server.election.serving.Load().coordinator
 	var looks atomic.Int32
 	c.Kubelet = lister{c.Kubelet, func() (kubelet.View, error) {
@@ -55,9 +47,7 @@ func TestReturned(t *testing.T) {
 func TestReturnedToAnEarlierServer(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(shortDir(t), "run")
-	server, _ := start(t, dir)
-	server.Member(gpus, device.GPU).Publish(oneGPU)
-	await(t, dir, connected(gpus))
+	server, _, _ := join(t, Config{RunDir: dir}, gpus, oneGPU, gpus)
 	client, err := New(Config{
 		RunDir: dir, SysRoot: sysRoot(t), KubeletDir: shortDir(t), Log: slog.New(slog.DiscardHandler),
 	})
@@ -65,9 +55,7 @@ func TestReturnedToAnEarlierServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	vf := client.Member(vfs, device.VF)
-	vf.Publish(device.Announcement{
-		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
-	})
+	vf.Publish(oneVF)
 	vf.Returned([]string{"vf0"}, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

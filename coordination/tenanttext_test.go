@@ -4,7 +4,6 @@ package coordination
 
 import (
 	"context"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
@@ -24,17 +22,14 @@ func TestTenantTextInDecisions(t *testing.T) {
 		pod := corev1.Pod{Spec: wanting(gpus), ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: "train", UID: "u", Annotations: map[string]string{intent.DevicesKey: text},
 		}}
-		node, _ := startWith(t, Config{
-			RunDir: dir, Log: slog.New(slog.DiscardHandler), Intent: Intent{
+		_, member, _ := join(t, Config{
+			RunDir: dir, Intent: Intent{
 				Sources: intent.Choice{intent.PodsAPI}, Policy: intent.Policy{Choose: intent.AllNamespaces},
 				Readers: map[intent.Source]intent.Reader{
 					intent.PodsAPI: func(context.Context) ([]corev1.Pod, error) { return []corev1.Pod{pod}, nil },
 				},
 			},
-		})
-		member := node.Member(gpus, device.GPU)
-		member.Publish(oneGPU)
-		await(t, dir, connected(gpus))
+		}, gpus, oneGPU, gpus)
 		choose(t, member, []string{"gpu0"}, nil, 1)
 		all, err := Explain(t.Context(), dir, "", "", "")
 		if err != nil || len(all.GetDecisions()) != 1 {

@@ -140,28 +140,42 @@ func TestWithholdChanges(t *testing.T) {
 	}
 }
 
-// A kubelet that has just started lists its pods one by one: a pod that its list does not have yet keeps its
-// devices. The same kubelet's list without a pod that it had proves the end.
+// A kubelet that has just started lists its pods one by one, and may lack its records: a pod that its list
+// does not have yet keeps its devices, and so does a listed one. The same kubelet's list without a pod that
+// it had proves the end.
 func TestWithholdWhileKubeletStarts(t *testing.T) {
 	t.Parallel()
-	w := newWithholding(t)
-	w.source = intent.Kubelet
 	listed, withheld, free := []intent.Pod{{UID: "holder"}}, []string{freeVF}, []string{heldVF, freeVF}
-	for i, c := range []struct {
-		life string
-		pods []intent.Pod
-		want []string
+	type step struct {
+		life    string
+		pods    []intent.Pod
+		unknown bool
+		want    []string
+	}
+	withRecords := []step{
+		{"first", listed, false, withheld}, {"second", nil, false, withheld}, {"", nil, false, withheld},
+		{"second", listed, false, withheld}, {"second", nil, false, free}, {"third", nil, false, free},
+	}
+	without := []step{
+		{"first", listed, false, withheld}, {"second", nil, true, withheld}, {"second", listed, false, withheld},
+		{"third", listed, false, withheld}, {"third", nil, false, free}, {"third", nil, true, free},
+	}
+	for _, c := range []struct {
+		source intent.Source
+		lost   bool // the records, by the second kubelet
+		steps  []step
 	}{
-		{"first", listed, withheld},
-		{"second", nil, withheld},
-		{"", nil, withheld},
-		{"second", listed, withheld},
-		{"second", nil, free},
-		{"third", nil, free},
+		{intent.Kubelet, false, withRecords}, {intent.Kubelet, true, without}, {intent.PodsAPI, true, without},
 	} {
-		w.life, w.pods = c.life, c.pods
-		if got := w.healthy("new/vf"); !slices.Equal(got, c.want) {
-			t.Errorf("step %d: healthy are %v, want %v", i, got, c.want)
+		w := newWithholding(t)
+		w.source = c.source
+		for i, s := range c.steps {
+			if w.life, w.pods, w.unknown = s.life, s.pods, s.unknown; c.lost && s.life != "first" {
+				w.give(nil)
+			}
+			if got := w.healthy("new/vf"); !slices.Equal(got, s.want) {
+				t.Errorf("%s, records lost %t, step %d: healthy are %v, want %v", c.source, c.lost, i, got, s.want)
+			}
 		}
 	}
 }
@@ -189,38 +203,6 @@ func TestWithholdForStaticPod(t *testing.T) {
 			if _, withheld := w.held[heldDevice{"new/vf", heldVF}]; withheld != c.want {
 				t.Errorf("%s, step %d: withheld is %t, want %t", name, i, withheld, c.want)
 			}
-		}
-	}
-}
-
-// A kubelet that starts without its records frees nothing of the pods that it lists, until they end.
-func TestWithholdWithoutRecords(t *testing.T) {
-	t.Parallel()
-	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet} {
-		testWithholdWithoutRecords(t, source)
-	}
-}
-
-func testWithholdWithoutRecords(t *testing.T, source intent.Source) {
-	t.Helper()
-	w := newWithholding(t)
-	w.source = source
-	listed, withheld, free := w.pods, []string{freeVF}, []string{heldVF, freeVF}
-	for i, c := range []struct {
-		life    string
-		pods    []intent.Pod
-		unknown bool
-		want    []string
-	}{
-		{"first", listed, false, withheld}, {"second", nil, true, withheld}, {"second", listed, false, withheld},
-		{"third", listed, false, withheld}, {"third", nil, false, free}, {"third", nil, true, free},
-	} {
-		w.life, w.pods, w.unknown = c.life, c.pods, c.unknown
-		if c.life != "first" {
-			w.give(nil)
-		}
-		if got := w.healthy("new/vf"); !slices.Equal(got, c.want) {
-			t.Errorf("step %d: healthy are %v, want %v", i, got, c.want)
 		}
 	}
 }
