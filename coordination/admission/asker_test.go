@@ -3,7 +3,6 @@
 package admission
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -34,17 +33,19 @@ func (a *admission) pending(name string, w wish) *intent.Pod {
 // ask is a question for devices of a resource on one NUMA node.
 func (a *admission) ask(name string, node, size int) ([]string, string) {
 	a.t.Helper()
-	var offered []string
-	for _, d := range a.aligned(name, []int{node}) {
-		offered = append(offered, d.ID)
-	}
-	ids, why, err := a.coordinator.Prefer(a.t.Context(), &api.PreferRequest{
-		Resource: name, Available: offered, Size: uint32(size),
+	return a.prefer(name, ids(a.aligned(name, []int{node})), nil, size)
+}
+
+// prefer is a question for some of the available devices.
+func (a *admission) prefer(name string, available, must []string, size int) (chosen []string, why string) {
+	a.t.Helper()
+	chosen, why, err := a.coordinator.Prefer(a.t.Context(), &api.PreferRequest{
+		Resource: name, Available: available, MustInclude: must, Size: uint32(size),
 	})
-	if err != nil || len(ids) != size {
-		a.t.Fatalf("prefer %d %s: %v, %v", size, name, ids, err)
+	if err != nil || len(chosen) != size {
+		a.t.Fatalf("prefer %d %s of %v: %v, %v", size, name, available, chosen, err)
 	}
-	return ids, why
+	return chosen, why
 }
 
 // allocated is an Allocate of the kubelet's.
@@ -78,6 +79,26 @@ func (a *admission) take(pod kubelet.Pod, name string, ids []string) (refusal st
 	return ""
 }
 
+// keep makes the kubelet write the devices of a pod down.
+func (a *admission) keep(pod kubelet.Pod) {
+	a.recordedPods[pod] = a.pods[pod]
+	a.record()
+}
+
+// start admits a pod with one device on NUMA node 0.
+func (a *admission) start(name, resource string) (kubelet.Pod, []string) {
+	a.t.Helper()
+	w := wish{gpus: 1}
+	if resource == vfs {
+		w = wish{vfs: 1}
+	}
+	pod := a.pending(name, w).Pod
+	held, _ := a.ask(resource, 0, 1)
+	a.take(pod, resource, held)
+	a.keep(pod)
+	return pod, held
+}
+
 func wantWords(t *testing.T, text string, words ...string) {
 	t.Helper()
 	for _, word := range words {
@@ -101,8 +122,7 @@ func TestASchedulersChoiceIsHonoured(t *testing.T) {
 	if gpu[0] != "0000:46:00.0" || !strings.HasPrefix(vf[0], "0000:41:") {
 		t.Errorf("got %v %v", gpu, vf)
 	}
-	a.recordedPods[first.Pod] = a.pods[first.Pod]
-	a.record()
+	a.keep(first.Pod)
 
 	second := a.pending("second", wish{2, 0})
 	second.Chosen = []string{"0000:5d:00.0", "0000:46:00.0", "0000:8b:00.0", "GPU-unknown"}
@@ -143,8 +163,7 @@ func TestRequiredAlignment(t *testing.T) {
 				t.Fatalf("VFs %v", beside)
 			}
 			a.take(greedy.Pod, vfs, beside) // not what was said
-			a.recordedPods[greedy.Pod] = a.pods[greedy.Pod]
-			a.record()
+			a.keep(greedy.Pod)
 
 			strict := a.pending("strict", wish{4, 4})
 			strict.Alignment = intent.Required
@@ -209,81 +228,5 @@ func TestPreferredAlignmentStandsAboveTheFlag(t *testing.T) {
 	ids, _ := a.ask(gpus, 1, 4)
 	if refusal := a.take(strict.Pod, gpus, ids); refusal != "" {
 		t.Error(refusal)
-	}
-}
-
-// The kubelet gives what it has no choice of without a question. Who it is for is known all the same.
-func TestDevicesGivenWithoutAQuestion(t *testing.T) {
-	a := told(t)
-	pod := a.pending("all", wish{4, 2})
-	var onNode []string
-	for _, d := range a.aligned(gpus, []int{0}) {
-		onNode = append(onNode, d.ID)
-	}
-	a.take(pod.Pod, gpus, onNode)
-	_, why := a.ask(vfs, 0, 2)
-	wantWords(t, why, "team/all/c wants 4 amd.com/gpu, 2 nvidia.com/vf; kubelet asked for ")
-	if to := a.coordinator.current().open.container; to.Name() != "team/all/c" {
-		t.Errorf("held by %s", to.Name())
-	}
-}
-
-// A source of intent works again just when the kubelet gives the last devices of a node without a question.
-// They can be those of the pod before, of which nobody told, until a look shows that it has its own.
-func TestSourceWorksAgainBetweenPods(t *testing.T) {
-	for seed := range uint64(10) {
-		a := told(t)
-		a.random = rand.New(rand.NewPCG(seed, 3))
-		a.admit(a.pending("three", wish{3, 3}).Pod, "c", wish{3, 3})
-		source := a.source
-		a.source = ""
-		before := a.pending("before", wish{4, 4}).Pod
-		a.admit(before, "c", wish{4, 4})
-		a.source = source
-		last := a.add("last")
-		// PodResources does not show the former
-		a.tell(last, container{"init", wish{1, 1}}, container{"c", wish{1, 1}})
-		for i := range a.specs {
-			a.specs[i].Started = a.specs[i].Name == "three"
-			a.specs[i].Created = a.now
-			a.specs[i].Containers[0].Requests = a.requests(wish{1, 1})
-		}
-		given := ids(a.aligned(gpus, []int{0, 1}))
-		if len(given) != 1 {
-			t.Fatalf("%v are free", given)
-		}
-		a.allocated(gpus, given)
-		a.now = a.now.Add(2 * FollowWindow)
-		node, _ := a.all[gpus][slices.IndexFunc(a.all[gpus], func(d device.Device) bool {
-			return d.ID == given[0]
-		})].NUMA.Number()
-		chosen, why := a.ask(vfs, node, 1)
-		wantWords(t, why, "team/last/init wants 1 amd.com/gpu, 1 nvidia.com/vf; kubelet asked for ")
-		if d := a.coordinator.current().tree.Distance(a.address(gpus, given[0]),
-			a.address(vfs, chosen[0])); !d.Level.Direct() {
-			t.Errorf("GPU %s and VF %s are %s apart: %s", given[0], chosen[0], d.Level, why)
-		}
-	}
-}
-
-// An app container takes all over from its init container, without a question. Both halves are its own, and
-// none is the next container's.
-func TestDevicesTakenOverWithoutAQuestion(t *testing.T) {
-	for seed := range uint64(4) { // in either order
-		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
-		a.source, a.away = intent.PodsAPI, true
-		a.keepCheckpoint()
-		pod := a.add("pod")
-		containers := []container{{"init", wish{1, 1}}, {"c0", wish{1, 1}}, {"c1", wish{1, 1}}}
-		a.tell(pod, containers...)
-		for _, c := range containers {
-			if !a.admit(pod, c.name, c.wish) {
-				t.Fatalf("%s is not admitted", c.name)
-			}
-			to := a.coordinator.current().open.container
-			if to.Name() != "team/pod/"+c.name || to.Lacks(gpus) || to.Lacks(vfs) {
-				t.Errorf("seed %d: %s holds %v, want both halves for %s", seed, to.Name(), to.Devices, c.name)
-			}
-		}
 	}
 }

@@ -23,8 +23,7 @@ func (a *admission) withoutNearVFs() {
 	}
 	a.ask(vfs, 0, 4)
 	a.take(greedy.Pod, vfs, near)
-	a.recordedPods[greedy.Pod] = a.pods[greedy.Pod]
-	a.record()
+	a.keep(greedy.Pod)
 	a.specs[0].Started = true
 }
 

@@ -3,15 +3,12 @@
 package admission
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -89,19 +86,6 @@ func (a *admission) forgetOwners() {
 	}
 }
 
-// A container that took its init container's devices over is not a second owner.
-func TestSamePodIsNoConflict(t *testing.T) {
-	for seed := range uint64(10) {
-		a := newAdmission(t, "oci-mi300x-derived", 1, false, seed)
-		pod := a.add("pod")
-		for _, container := range []string{"init", "worker"} {
-			if !a.admit(pod, container, wish{4, 4}) { // fails the test if it is refused
-				t.Fatal("not admitted")
-			}
-		}
-	}
-}
-
 // The kubelet offers a VF that a living pod has, and does not answer List this time: the VF is the last
 // choice, keeps its owner, and is refused as Get confirms.
 func TestDoubleWhileListFails(t *testing.T) {
@@ -110,27 +94,12 @@ func TestDoubleWhileListFails(t *testing.T) {
 		for _, source := range []intent.Source{"", intent.PodsAPI} {
 			a := told(t)
 			a.source = source
-			owner := a.pending("owner", wish{0, 1}).Pod
-			held, _ := a.ask(vfs, 0, 1)
-			a.take(owner, vfs, held)
-			a.recordedPods[owner] = a.pods[owner]
-			a.record()
-			second := a.pending("second", wish{1, 0}).Pod // its question shows the owner
-			gpu, _ := a.ask(gpus, 0, 1)
-			a.take(second, gpus, gpu)
-			a.recordedPods[second] = a.pods[second]
-			a.record()
+			_, held := a.start("owner", vfs)
+			a.start("second", gpus) // its question shows the owner
 			a.pending("third", wish{0, 4})
-			sourcesOf(a.coordinator).look = func(context.Context) (kubelet.View, error) {
-				return kubelet.View{}, errors.New("the kubelet is busy")
-			}
+			a.unlisted = true
 			offered := append(slices.Clone(held), ids(a.aligned(vfs, []int{0}))[:others]...)
-			chosen, _, err := a.coordinator.Prefer(t.Context(), &api.PreferRequest{
-				Resource: vfs, Available: offered, Size: uint32(min(4, len(offered))),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			chosen, _ := a.prefer(vfs, offered, nil, min(4, len(offered)))
 			setup := fmt.Sprintf("source %q, %d others", source, others)
 			if in := slices.Contains(chosen, held[0]); in != (others < 4) {
 				t.Errorf("%s: chosen %v, with the one in use %t", setup, chosen, in)
@@ -154,11 +123,7 @@ func TestRefusedDoubleLeavesNothingHeld(t *testing.T) {
 	for _, source := range []intent.Source{"", intent.PodsAPI} {
 		a := told(t)
 		a.source = source
-		owner := a.pending("owner", wish{0, 1}).Pod
-		held, _ := a.ask(vfs, 0, 1)
-		a.take(owner, vfs, held)
-		a.recordedPods[owner] = a.pods[owner]
-		a.record()
+		_, held := a.start("owner", vfs)
 		fails := a.pending("fails", wish{1, 1}).Pod
 		gpu, _ := a.ask(gpus, 0, 1)
 		a.take(fails, gpus, gpu)
@@ -199,15 +164,11 @@ func TestDoubleOfAnUnaskedContainer(t *testing.T) {
 	}
 	a.pods[owner]["d"] = kubelet.Devices{gpus: ids(unasked)}
 	write()
-	sourcesOf(a.coordinator).look = func(context.Context) (kubelet.View, error) {
-		return kubelet.View{}, errors.New("the kubelet is busy")
-	}
+	a.unlisted = true
 	a.pending("other", wish{1, 0})
 	offered := ids(unasked)
-	question := &api.PreferRequest{Resource: gpus, Available: offered, Size: 1}
-	chosen, _, err := a.coordinator.Prefer(t.Context(), question)
-	if err != nil || !slices.Equal(chosen, offered) {
-		t.Fatalf("chosen %v, %v", chosen, err)
+	if chosen, _ := a.prefer(gpus, offered, nil, 1); !slices.Equal(chosen, offered) {
+		t.Fatalf("chosen %v", chosen)
 	}
 	if got := a.coordinator.holderOf(gpus, offered[0]); got != "team/owner/d" {
 		t.Errorf("the GPU is held by %q", got)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
@@ -58,22 +57,13 @@ func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 				return c.allocatable, c.err
 			}
 			sourcesOf(a.coordinator).nodeCPUs = func() (map[int]topology.CPUSet, error) { return all, nil }
-			var available []string
-			for _, d := range a.all[vfs] {
-				available = append(available, d.ID)
-			}
-			chosen, why, err := a.coordinator.Prefer(t.Context(), &api.PreferRequest{
-				Resource: vfs, Available: available, Size: 2,
-			})
-			if err != nil || len(chosen) != 2 || asked != c.asked {
-				t.Fatalf("%v, %v, CPUs asked for: %t", chosen, err, asked)
+			chosen, why := a.prefer(vfs, ids(a.all[vfs]), nil, 2)
+			if asked != c.asked {
+				t.Fatalf("CPUs asked for: %t", asked)
 			}
 			for _, id := range chosen {
-				address, err := topology.ParseAddress(id)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if d, ok := a.coordinator.current().tree.Device(address); !ok || d.NUMA != topology.Node(c.want) {
+				d, ok := a.coordinator.current().tree.Device(a.address(vfs, id))
+				if !ok || d.NUMA != topology.Node(c.want) {
 					t.Errorf("%s is on node %v, want %d: %s", id, d.NUMA, c.want, why)
 				}
 			}
@@ -95,9 +85,5 @@ func TestCPUsOfHintedDevices(t *testing.T) {
 		t.Error("the kubelet is asked for CPUs")
 		return nil, nil
 	}
-	if _, _, err := a.coordinator.Prefer(t.Context(), &api.PreferRequest{
-		Resource: vfs, Available: []string{a.all[vfs][0].ID, a.all[vfs][1].ID}, Size: 1,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	a.prefer(vfs, ids(a.all[vfs][:2]), nil, 1)
 }

@@ -4,18 +4,14 @@ package admission
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/test/scale"
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // What pods have that have ended is free for people, though the kubelet has not needed it since.
@@ -127,93 +123,6 @@ func TestMetricsAskNowAndThen(t *testing.T) {
 	}
 }
 
-// Metrics that were read just before a decision do not hide the devices that it hands out.
-func TestMetricsFollowEachDecision(t *testing.T) {
-	t.Parallel()
-	a := told(t)
-	for n := range 3 {
-		allocated := 0
-		for _, r := range a.coordinator.Resources() {
-			for _, d := range r.GetDevices() {
-				if d.GetAllocated() {
-					allocated++
-				}
-			}
-		}
-		if allocated != 2*n {
-			t.Errorf("after %d pods %d devices are allocated, want %d", n, allocated, 2*n)
-		}
-		if !a.admit(a.pending(fmt.Sprint("pod-", n), wish{1, 1}).Pod, "c", wish{1, 1}) {
-			t.Fatal("not admitted")
-		}
-	}
-}
-
-// A pod ends between an init container and the next one of its pod, for which PodResources must not be
-// listed: what it had is free.
-func TestPodEndsBeforeATakeover(t *testing.T) {
-	t.Parallel()
-	asked, wrong := 0, 0
-	for seed := range uint64(max(40, scale.Rounds(300))) {
-		a := newAdmission(t, "oci-mi300x-derived", 1, false, seed)
-		a.keepCheckpoint()
-		var pods []kubelet.Pod
-		for i := range 4 + a.random.IntN(4) {
-			w := []wish{{1, 1}, {2, 2}, {1, 0}, {0, 1}}[a.random.IntN(4)]
-			if pod := a.add(fmt.Sprint("pod-", i)); a.admit(pod, "c", w) {
-				pods = append(pods, pod)
-			} else {
-				a.remove(pod)
-			}
-		}
-		next := a.add("next")
-		if !a.admit(next, "init", wish{1, 1}) {
-			continue
-		}
-		init := a.pods[next]["init"]
-		for range 2 {
-			a.remove(pods[a.random.IntN(len(pods))])
-		}
-		a.reuse(next)
-		nodes, ok := a.nodes(wish{2, 2}, init)
-		if !ok {
-			continue
-		}
-		aligned, best := map[string][]device.Device{}, placement.Request{}
-		for name := range a.all {
-			aligned[name] = a.aligned(name, nodes)
-			half := placement.Half{Count: 2}
-			for _, d := range aligned[name] {
-				if slices.Contains(init[name], d.ID) {
-					half.Held = append(half.Held, d.Placed())
-				} else {
-					half.Free = append(half.Free, d.Placed())
-				}
-			}
-			kindOf(name).AddTo(&best, half)
-		}
-		if len(aligned[gpus]) == 2 || len(aligned[vfs]) == 2 {
-			continue // the kubelet would not ask
-		}
-		asked++
-		want := levelsOf(a.choose(best))
-		order := []string{gpus, vfs}
-		a.random.Shuffle(2, func(i, j int) { order[i], order[j] = order[j], order[i] })
-		a.pods[next]["c"] = kubelet.Devices{}
-		for _, name := range order {
-			a.give(next, "c", name, aligned[name], init[name], 2)
-		}
-		if got := a.levels(a.pods[next]["c"]); got != want {
-			t.Logf("seed %d, %v: pairs %v, best %v", seed, order, got, want)
-			wrong++
-		}
-	}
-	// Nobody is asked for what the kubelet does not offer.
-	if asked < scale.Rounds(100) || wrong > max(1, asked/50) {
-		t.Errorf("%d of %d takeovers are not the best", wrong, asked)
-	}
-}
-
 // Of a container that lives the kubelet can offer a device that its checkpoint has with it by
 // mistake. What else
 // it has is not free, and nothing is planned with it.
@@ -234,12 +143,7 @@ func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	a.recordedPods[lives] = map[string]kubelet.Devices{"c": {vfs: {own}, gpus: {mistaken}}}
 	a.record() // the kubelet has not written down that it is free
 	must := a.pods[next]["init"][gpus]
-	_, why, err := a.coordinator.Prefer(t.Context(), &api.PreferRequest{
-		Resource: gpus, Available: append(ids(a.free[gpus]), must...), MustInclude: must, Size: 2,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, why := a.prefer(gpus, append(ids(a.free[gpus]), must...), must, 2)
 	plan, now := a.coordinator.current().open.plan, a.coordinator.current().books()
 	if slices.Contains(plan.devices[vfs], own) || now.isFree(vfs, own) {
 		t.Errorf("VF %s counts as free, %v are planned: %s", own, plan.devices[vfs], why)

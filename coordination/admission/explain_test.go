@@ -3,7 +3,6 @@
 package admission
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -100,6 +99,19 @@ func TestFailedIsExplained(t *testing.T) {
 func TestNothingToExplain(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	fails := func(namespace, pod, container, want string) {
+		t.Helper()
+		_, err := a.coordinator.explain(t.Context(), podName{namespace, pod, container})
+		if err == nil || !strings.Contains(err.Error()+"$", want) {
+			t.Errorf("%s/%s/%s: %v, want %q", namespace, pod, container, err, want)
+		}
+	}
+	record := func(namespace, pod, container, id string) {
+		c := &kubelet.Container{Pod: kubelet.Pod{Namespace: namespace, Name: pod}, Name: container}
+		a.coordinator.history.RecordAllocation(history.Allocation{
+			At: a.now, Container: c, Resource: gpus, IDs: []string{id},
+		})
+	}
 	a.admit(a.add("train"), "worker", wish{1, 1})
 	a.add("idle")
 	a.coordinator.history.IsHeld = nil // as after a boot
@@ -108,97 +120,25 @@ func TestNothingToExplain(t *testing.T) {
 			At: a.now, Resource: gpus, IDs: []string{fmt.Sprint("other-", i)},
 		})
 	}
-	for name, want := range map[podName]string{
-		{"team", "gone", ""}:  "the kubelet of this node runs no such pod",
-		{"", "gone", ""}:      "the kubelet of this node runs no such pod of namespace default",
-		{"team", "idle", ""}:  "has no device of these plugins",
-		{"team", "idle", "c"}: "explain container c of pod team/idle: the pod has no device",
-		{"team", "train",
-			"x"}: "explain container x of pod team/train: unknown container; the known containers of " +
-			"this pod are worker",
-		{"team", "train", ""}: "older than the last 256 decisions",
-	} {
-		if _, err := a.coordinator.explain(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v, want %q", name, err, want)
-		}
-	}
+	fails("team", "gone", "", "the kubelet of this node runs no such pod")
+	fails("", "gone", "", "the kubelet of this node runs no such pod of namespace default")
+	fails("team", "idle", "", "has no device of these plugins")
+	fails("team", "idle", "c", "explain container c of pod team/idle: the pod has no device")
+	fails("team", "train", "x",
+		"explain container x of pod team/train: unknown container; the known containers of this pod are worker")
+	fails("team", "train", "", "older than the last 256 decisions")
 	a.admit(a.add("two"), "sidecar", wish{1, 0})
-	a.coordinator.history.RecordAllocation(history.Allocation{
-		At: a.now, Resource: gpus, IDs: []string{"z"},
-		Container: &kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "two"}, Name: "init"},
-	})
-	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil ||
-		!strings.HasSuffix(err.Error(), "containers of this pod are init, sidecar") {
-		t.Errorf("a container that neither the kubelet nor a decision knows: %v", err)
-	}
-	a.away = true
-	if _, err := a.coordinator.explain(t.Context(), podName{"team", "train", ""}); err == nil ||
-		!strings.Contains(err.Error(), "1.34") {
-		t.Errorf("kubelet without Get: %v", err)
-	}
-	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil ||
-		!strings.HasSuffix(err.Error(), "containers of this pod are init") {
-		t.Errorf("a container that no decision knows, kubelet without Get: %v", err)
-	}
-	twin := func(namespace string) *kubelet.Container {
-		return &kubelet.Container{Pod: kubelet.Pod{Namespace: namespace, Name: "twin"}, Name: "c"}
-	}
-	a.coordinator.history.RecordAllocation(history.Allocation{
-		At: a.now, Container: twin("a"), Resource: gpus, IDs: []string{"x"},
-	})
-	a.coordinator.history.RecordAllocation(history.Allocation{
-		At: a.now, Container: twin("b"), Resource: gpus, IDs: []string{"y"},
-	})
-	if _, err := a.coordinator.explain(t.Context(), podName{"", "twin", ""}); err == nil ||
-		!strings.Contains(err.Error(), "NAMESPACE/twin") {
-		t.Errorf("two pods of one name: %v", err)
-	}
+	record("team", "two", "init", "z")
+	fails("team", "two", "x", "containers of this pod are init, sidecar$") // of the kubelet and of a decision
+	a.away = true                                                          // the kubelet has no Get
+	fails("team", "train", "", "1.34")
+	fails("team", "two", "x", "containers of this pod are init$")
+	record("a", "twin", "c", "x")
+	record("b", "twin", "c", "y")
+	fails("", "twin", "", "NAMESPACE/twin")
 	if found, err := a.coordinator.explain(t.Context(), podName{"b", "twin", ""}); err != nil ||
 		!slices.Equal(found[0].GetAllocated(), []string{"y"}) {
 		t.Errorf("twin of b: %v, %v", found, err)
-	}
-}
-
-// The answer to an Allocate names the container that has the devices, or nobody: never another one.
-func TestAllocateNamesTheContainer(t *testing.T) {
-	t.Parallel()
-	known := 0
-	for seed := range uint64(6) {
-		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
-		for i := range 3 {
-			pod := a.add(fmt.Sprint("pod-", i))
-			a.named = nil
-			if !a.admit(pod, "worker", wish{2, 2}) || len(a.named) != 2 {
-				t.Fatalf("seed %d: %d Allocates", seed, len(a.named))
-			}
-			for _, c := range a.named {
-				if c != nil && *c != (kubelet.Container{Pod: pod, Name: "worker"}) {
-					t.Errorf("seed %d: pod-%d is called %v", seed, i, *c)
-				}
-				if c != nil {
-					known++
-				}
-			}
-		}
-	}
-	if known < 10 { // second halves that the kubelet asked for: by then it shows who has the first one
-		t.Errorf("%d of 36 Allocates named their container", known)
-	}
-}
-
-// A device that went from one pod to another is explained to each of them with its own decision.
-func TestExplainAfterReuse(t *testing.T) {
-	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-	first := a.add("first")
-	a.admit(first, "worker", wish{8, 8})
-	a.admit(a.add("look"), "worker", wish{0, 0})
-	a.remove(first)
-	a.admit(a.add("second"), "worker", wish{8, 8})
-	decisions, err := a.coordinator.explain(t.Context(), podName{"", "second", ""})
-	if len(decisions) != 0 && decisions[0].GetContainer().GetPod() != "second" ||
-		errors.Is(err, nil) && len(decisions) != 2 {
-		t.Errorf("second: %v, %v", decisions, err)
 	}
 }
 
@@ -301,11 +241,7 @@ func TestExplainKeepsTheHistory(t *testing.T) {
 func TestHeldByAnotherPod(t *testing.T) {
 	t.Parallel()
 	a := told(t)
-	first := a.pending("first", wish{1, 0}).Pod
-	had, _ := a.ask(gpus, 0, 1)
-	a.take(first, gpus, had)
-	a.recordedPods[first] = a.pods[first]
-	a.record()
+	first, had := a.start("first", gpus)
 	heldAfterQuestion := func(asker string) bool {
 		a.pending(asker, wish{1, 0})
 		a.ask(gpus, 0, 1)
@@ -325,8 +261,7 @@ func TestHeldByAnotherPod(t *testing.T) {
 	a.remove(first)
 	other := a.pending("other", wish{1, 0}).Pod
 	a.pods[other]["c"] = kubelet.Devices{gpus: had}
-	a.recordedPods[other] = a.pods[other]
-	a.record()
+	a.keep(other)
 	a.free[gpus] = slices.DeleteFunc(a.free[gpus], func(d device.Device) bool { return d.ID == had[0] })
 	if heldAfterQuestion("later") {
 		t.Error("another pod has the device, and it is held")

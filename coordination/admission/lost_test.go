@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -42,11 +41,7 @@ func TestAllocateAfterLostQuestion(t *testing.T) {
 				available = append(available, d.ID)
 			}
 		}
-		q := &api.PreferRequest{Resource: gpus, Available: available, Size: 1}
-		chosen, _, err := c.Prefer(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		chosen, _ := a.prefer(gpus, available, nil, 1)
 		a.specs = []intent.Pod{pod("b", "")}
 		a.now = a.now.Add(time.Second)
 		ids := chosen

@@ -3,14 +3,10 @@
 package admission
 
 import (
-	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -71,8 +67,7 @@ func TestMissedAllocateIsEnforced(t *testing.T) {
 			return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.Direct()
 		}))
 		a.take(greedy, vfs, near)
-		a.recordedPods[greedy] = a.pods[greedy]
-		a.record()
+		a.keep(greedy)
 		pod := a.pending("pod", wish{1, 1}).Pod
 		a.give0(pod, gpus, gpu.ID)
 		a.now = a.now.Add(100 * FollowWindow)
@@ -173,41 +168,6 @@ func TestLateAllocateWithoutAQuestionIsAGuess(t *testing.T) {
 	}
 }
 
-// The kubelet fails a pod amid a container. The next one gets what was planned for the other half, without a
-// question: it is another container, for people and in its pairs file.
-func TestPlanOfAFailedPodEnds(t *testing.T) {
-	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
-		a := told(t)
-		a.source = source
-		failed := a.pending("failed", wish{4, 4}).Pod
-		first, _ := a.ask(vfs, 0, 4)
-		a.take(failed, vfs, first)
-		a.remove(failed)
-		a.now = a.now.Add(time.Second)
-		next := a.pending("next", wish{4, 4}).Pod
-		four := ids(a.aligned(gpus, []int{0}))
-		a.take(next, gpus, four)
-		if to := a.named[len(a.named)-1]; to != nil && to.Pod != next {
-			t.Errorf("source %q: the GPUs of next are said to be for %v", source, to)
-		}
-		a.freeAll()
-		a.free[gpus] = slices.DeleteFunc(a.free[gpus], func(d device.Device) bool {
-			return slices.Contains(four, d.ID)
-		})
-		second, _ := a.ask(vfs, 0, 4)
-		a.take(next, vfs, second)
-		var has []string
-		now := a.coordinator.current()
-		for _, d := range pairedDevices(now, now.open, now) {
-			has = append(has, d.ID)
-		}
-		if want := slices.Concat(four, second); !device.SameSet(has, want) {
-			t.Errorf("source %q: the pairs file of next lists %v, it has %v", source, has, want)
-		}
-	}
-}
-
 // The kubelet offers a GPU of the pod that it has just admitted (kubernetes PR 137534), and List fails: whose
 // the GPU is PodResources has not shown yet, but tells when it is asked about that pod, or the kubelet's list
 // of pods tells that it lives. The VF of that pod is not free, and nothing is planned with it.
@@ -226,66 +186,12 @@ func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
 		a.pending("next", wish{1, 1})
 		a.now = a.now.Add(100 * FollowWindow)
 		offered := append(ids(a.aligned(gpus, []int{0})), gpu)
-		chosen, why, err := a.coordinator.Prefer(t.Context(),
-			&api.PreferRequest{Resource: gpus, Available: offered, Size: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		chosen, why := a.prefer(gpus, offered, nil, 1)
 		s := a.coordinator.current()
 		if slices.Contains(chosen, gpu) || slices.Contains(s.open.plan.devices[vfs], vf) ||
 			s.books().isFree(vfs, vf) {
 			t.Errorf("source %q: %v chosen and %v planned beside %s, which has %s and %s: %s", source, chosen,
 				s.open.plan.devices, newest.Name, gpu, vf, why)
 		}
-	}
-}
-
-// A kubelet that has just started lists its pods one by one. What it has not listed yet is not free; what it
-// has listed and lists no more is.
-func TestKubeletThatStartsListsItsPodsOneByOne(t *testing.T) {
-	t.Parallel()
-	a := told(t)
-	a.source = ""
-	life, listed := "first", map[string]bool{}
-	sourcesOf(a.coordinator).look = func(context.Context) (kubelet.View, error) {
-		view := a.view()
-		view.Life = life
-		if len(listed) > 0 {
-			hidden := func(p kubelet.Pod) bool { return !listed[p.Name] }
-			view.Pods = slices.DeleteFunc(view.Pods, hidden)
-			maps.DeleteFunc(view.Containers, func(c kubelet.Container, _ kubelet.Devices) bool {
-				return hidden(c.Pod)
-			})
-		}
-		return view, nil
-	}
-	runs := a.pending("runs", wish{1, 1}).Pod
-	if !a.admit(runs, "c", wish{1, 1}) || !a.admit(a.pending("other", wish{1, 1}).Pod, "c", wish{1, 1}) {
-		t.Fatal("not admitted")
-	}
-	has := a.pods[runs]["c"]
-	free := func(asker string) bool {
-		a.pending(asker, wish{1, 0})
-		a.now = a.now.Add(100 * FollowWindow)
-		a.ask(gpus, 1, 1)
-		b := a.coordinator.current().books()
-		return b.isFree(gpus, has[gpus][0]) || b.isFree(vfs, has[vfs][0])
-	}
-	if free("before") {
-		t.Error("free before the kubelet starts anew")
-	}
-	life, listed = "second", map[string]bool{"static": true, "later": true}
-	for _, asker := range []string{"static", "later"} {
-		if free(asker) {
-			t.Errorf("free when %s asks, and the kubelet has not listed its pod yet", asker)
-		}
-	}
-	listed = map[string]bool{"runs": true, "other": true, "last": true, "next": true}
-	if free("last") {
-		t.Error("free though it is listed")
-	}
-	a.remove(runs)
-	if delete(listed, "runs"); !free("next") {
-		t.Error("not free though it is listed no more")
 	}
 }

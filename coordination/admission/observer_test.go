@@ -112,53 +112,41 @@ func TestRefusalsAreObserved(t *testing.T) {
 	}
 }
 
-// A container whose pairs are not on one switch each is a warning that names it and them.
-func TestDegradedIsAWarning(t *testing.T) {
-	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-	a.source = intent.PodsAPI
-	a.keepCheckpoint()
-	var said strings.Builder
-	a.coordinator.Log = slog.New(slog.NewTextHandler(&said, nil))
-	pod := a.add("pod")
+// apart gives a pod a GPU and a VF on different switches, and returns the last refusal.
+func (a *admission) apart() (pod kubelet.Pod, gpu, vf, refusal string) {
+	a.t.Helper()
+	pod = a.add("pod")
 	a.tell(pod, container{"worker", wish{1, 1}})
-	gpu := a.all[gpus][0]
+	near := a.all[gpus][0]
 	far := a.all[vfs][slices.IndexFunc(a.all[vfs], func(d device.Device) bool {
-		return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.Direct()
+		return !a.coordinator.current().tree.Distance(near.Address, d.Address).Level.Direct()
 	})]
-	for resource, id := range map[string]string{gpus: gpu.ID, vfs: far.ID} {
-		if _, refusal := a.allocated(resource, []string{id}); refusal != "" {
-			t.Fatal(refusal)
-		}
+	if _, refusal := a.allocated(gpus, []string{near.ID}); refusal != "" {
+		a.t.Fatal(refusal)
 	}
-	for _, want := range []string{
-		"level=WARN", "container=team/pod/worker", gpu.ID + "-" + far.ID, "no choice",
-	} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("%q is not in the log:\n%s", want, said.String())
-		}
-	}
+	_, refusal = a.allocated(vfs, []string{far.ID})
+	return pod, near.ID, far.ID, refusal
 }
 
-// Of a container that was refused because of its alignment people learn on its pod.
-func TestRefusedAlignmentNamesThePod(t *testing.T) {
-	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-	a.source, a.coordinator.Alignment = intent.PodsAPI, intent.Required
-	a.keepCheckpoint()
-	seen := newTallied()
-	a.coordinator.Observer = seen
-	pod := a.add("pod")
-	a.tell(pod, container{"worker", wish{1, 1}})
-	gpu := a.all[gpus][0]
-	far := a.all[vfs][slices.IndexFunc(a.all[vfs], func(d device.Device) bool {
-		return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.Direct()
-	})]
-	if _, refusal := a.allocated(gpus, []string{gpu.ID}); refusal != "" {
-		t.Fatal(refusal)
-	}
-	_, refusal := a.allocated(vfs, []string{far.ID})
-	v := seen.last
-	if refusal == "" || v.Outcome != RefusedAlignment || v.Refusal != refusal || v.PodUID != a.uids[pod] ||
-		v.Container == nil || *v.Container != (kubelet.Container{Pod: pod, Name: "worker"}) {
-		t.Errorf("refusal %q was observed as %+v", refusal, v)
+// A container whose pairs are not on one switch each is a warning that names it and them. Where alignment is
+// required, the refusal names the pod.
+func TestPairsApartAreObserved(t *testing.T) {
+	for _, alignment := range []intent.Alignment{intent.Preferred, intent.Required} {
+		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+		a.source, a.coordinator.Alignment = intent.PodsAPI, alignment
+		a.keepCheckpoint()
+		var said strings.Builder
+		seen := newTallied()
+		a.coordinator.Log, a.coordinator.Observer = slog.New(slog.NewTextHandler(&said, nil)), seen
+		pod, gpu, vf, refusal := a.apart()
+		if alignment == intent.Preferred {
+			wantWords(t, said.String(), "level=WARN", "container=team/pod/worker", gpu+"-"+vf, "no choice")
+			continue
+		}
+		v := seen.last
+		if refusal == "" || v.Outcome != RefusedAlignment || v.Refusal != refusal || v.PodUID != a.uids[pod] ||
+			v.Container == nil || *v.Container != (kubelet.Container{Pod: pod, Name: "worker"}) {
+			t.Errorf("refusal %q was observed as %+v", refusal, v)
+		}
 	}
 }

@@ -22,8 +22,7 @@ func TestOwnerOfTheNewestPod(t *testing.T) {
 			a.now = a.now.Add(pause)
 			chosen, _ = a.ask(vfs, 0, 2)
 			a.take(pod, vfs, chosen)
-			a.recordedPods[pod] = a.pods[pod]
-			a.record()
+			a.keep(pod)
 			held := 0
 			for _, r := range a.coordinator.Resources() {
 				for _, d := range r.GetDevices() {

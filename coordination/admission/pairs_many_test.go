@@ -7,9 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 )
 
@@ -22,10 +20,7 @@ func TestPairsFilesOfContainerAreBounded(t *testing.T) {
 	c := a.coordinator
 	dir := a.movePairs()
 	vf := a.all[vfs][2]
-	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
-	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"c": {}}
-	a.question(t, &api.PreferRequest{Resource: vfs, Available: []string{vf.ID}, Size: 1})
-	a.allocated(vfs, []string{vf.ID})
+	a.giveVF("c", vf)
 	named := []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}}
 	for n := range device.MaxResources + 2 {
 		file := filepath.Join(dir, fmt.Sprint(n, ".json"))

@@ -9,38 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 )
-
-// The kubelet allocates GPUs without a question and rejects the pod. With PodResources alone the VFs of the
-// next container seem to be the other half, until PodResources shows the container: its pairs file must not
-// keep the rejected pod's GPUs. From seed 1125 of test/simulation.
-func TestPairsFileWithoutGPUsOfRejectedPod(t *testing.T) {
-	t.Parallel()
-	a, dir := newPaired(t)
-	first, second, vf := a.all[gpus][2], a.all[gpus][3], a.all[vfs][2]
-	rejected := kubelet.Pod{Namespace: "team", Name: "rejected"}
-	a.order = []kubelet.Pod{rejected}
-	a.allocated(gpus, []string{first.ID, second.ID})
-
-	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
-	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"side": {}}
-	a.question(t, &api.PreferRequest{Resource: vfs, Available: []string{vf.ID}, Size: 1})
-	a.allocated(vfs, []string{vf.ID})
-	file := filepath.Join(dir, "side.json")
-	a.pair(vf, file)
-	a.pods[pod]["side"] = kubelet.Devices{vfs: {vf.ID}}
-	a.question(t, &api.PreferRequest{Resource: gpus, Available: []string{first.ID, second.ID}, Size: 1})
-	a.allocated(gpus, []string{first.ID})
-
-	got, err := pairs.Read(file)
-	if err != nil || len(got.Pairs) != 1 || got.Pairs[0].GPU == nil || got.Pairs[0].GPU.ID != first.ID {
-		t.Errorf("%+v, %v; want GPU %s alone", got.Pairs, err, first.ID)
-	}
-}
 
 // Before PodResources shows the container, an Allocate of other GPUs at once after its VFs shows that the VFs
 // may be of the container of either GPUs: the pairs file names no GPU. Without the checkpoint that shows
@@ -84,11 +56,12 @@ func (a *admission) pair(vf device.Device, file string) {
 	_, _, _ = a.coordinator.Pair(vfs, []string{vf.ID}, file, all)
 }
 
-// question puts a question, a moment after the last call.
-func (a *admission) question(t *testing.T, q *api.PreferRequest) {
-	t.Helper()
+// giveVF gives a VF to a container of the only pod.
+func (a *admission) giveVF(container string, vf device.Device) {
+	a.t.Helper()
+	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
+	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{container: {}}
 	a.now = a.now.Add(time.Second)
-	if _, _, err := a.coordinator.Prefer(t.Context(), q); err != nil {
-		t.Fatal(err)
-	}
+	a.prefer(vfs, []string{vf.ID}, nil, 1)
+	a.allocated(vfs, []string{vf.ID})
 }

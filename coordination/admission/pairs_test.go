@@ -3,122 +3,22 @@
 package admission
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/proto"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/system"
-	"github.com/tandem-k8s/tandem/test/scale"
 )
-
-// pairsFiles asks for a pairs file for every container with VFs and checks them all, again and again.
-type pairsFiles struct {
-	dir     string
-	written map[string][]byte // what the containers were started with
-	newest  string            // of the container that is being admitted
-	served  []pairs.Served
-	checked int // containers with GPUs and VFs
-	mapped  int // of those, in how many the exported pairs were those of the file
-}
-
-// pair is what the RDMA plugin does after it has reported VFs.
-func (f *pairsFiles) pair(a *admission, name string, ids []string) {
-	if f == nil || name != vfs {
-		return
-	}
-	f.newest = filepath.Join(f.dir, fmt.Sprint(len(f.written), ".json"))
-	var all []pairs.VF
-	for _, id := range ids {
-		all = append(all, pairs.VF{
-			ID: id, Address: a.address(vfs, id), Resource: vfs, RDMA: "rdma of " + id, Netdev: "netdev of " + id,
-		})
-	}
-	var written bool
-	if f.served, written, _ = a.coordinator.Pair(vfs, ids, f.newest, all); written {
-		return
-	}
-	if err := pairs.New(all).Write(system.Disk{}, f.newest); err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-// check looks at the file of a container that has all its devices, and that those of others are as they were.
-func (f *pairsFiles) check(a *admission, devices kubelet.Devices) {
-	if f == nil {
-		return
-	}
-	for file, before := range f.written {
-		if now, err := os.ReadFile(file); err != nil || !bytes.Equal(before, now) {
-			a.t.Errorf("%s of a container that has started has changed: %v", file, err)
-		}
-	}
-	if len(devices[vfs]) == 0 {
-		return
-	}
-	content, err := os.ReadFile(f.newest)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	f.written[f.newest] = content
-	file, err := pairs.Read(f.newest)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	var got levels
-	seen := kubelet.Devices{gpus: {}, vfs: {}}
-	agree := true
-	for _, p := range file.Pairs {
-		if p.VF.RDMA != "rdma of "+p.VF.ID || p.VF.Resource != vfs {
-			a.t.Errorf("VF %+v", p.VF)
-		}
-		seen[vfs] = append(seen[vfs], p.VF.ID)
-		if p.GPU == nil {
-			continue
-		}
-		seen[gpus] = append(seen[gpus], p.GPU.ID)
-		d := a.coordinator.current().tree.Distance(p.GPU.Address, p.VF.Address)
-		if got[d.Level]++; p.Distance != d.Level.String() ||
-			d.Level.Direct() && d.Bridges > 0 && p.Switch == nil {
-			a.t.Errorf("pair %+v is %v apart", p, d)
-		}
-		agree = agree && slices.Contains(f.served, pairs.Served{GPU: p.GPU.Address, VF: p.VF.ID})
-	}
-	for name, ids := range seen {
-		slices.Sort(ids)
-		want := slices.Sorted(slices.Values(devices[name]))
-		if diff := cmp.Diff(want, slices.Compact(ids)); diff != "" && len(want)+len(ids) > 0 {
-			a.t.Errorf("%s in the pairs file: %s", name, diff)
-		}
-	}
-	if len(devices[gpus]) > 0 {
-		if want := a.levels(devices); got != want {
-			a.t.Errorf("pairs are %v, the best %v", got, want)
-		}
-		f.checked++
-		if agree {
-			f.mapped++
-		} else if !a.guessed {
-			a.t.Errorf("exported pairs %v are not those of %s", f.served, content)
-		}
-	}
-}
 
 // movePairs moves the folder of pairs files into a directory of the test, and returns the folder.
 func (a *admission) movePairs() string {
@@ -126,25 +26,6 @@ func (a *admission) movePairs() string {
 	log := slog.New(slog.NewTextHandler(a.t.Output(), nil))
 	a.coordinator.pairs = pairs.NewFolder(a.coordinator.Disk, dir, log)
 	return dir
-}
-
-// Whatever order the kubelet asks in, and for init containers and pods of two containers too, a container's
-// pairs file is complete and true once the kubelet has all answers, and stays as it is.
-func TestPairsFiles(t *testing.T) {
-	for _, exclude := range []bool{false, true} {
-		var checked, mapped int
-		for seed := range uint64(scale.Rounds(10)) {
-			a := newAdmission(t, "oci-mi300x-derived", 4, exclude, seed)
-			a.files = &pairsFiles{dir: a.movePairs(), written: map[string][]byte{}}
-			a.keepCheckpoint()
-			a.mixedLoad(300)
-			checked, mapped = checked+a.files.checked, mapped+a.files.mapped
-		}
-		if checked < scale.Rounds(500) {
-			t.Errorf("only %d containers with GPUs and VFs", checked)
-		}
-		t.Logf("excludeTopology %v: exported pairs right in %d of %d containers", exclude, mapped, checked)
-	}
 }
 
 // A boot takes the files, a container runtime makes a folder of one, a daemon dies before the GPUs are in it:
@@ -257,56 +138,6 @@ func TestStayTidy(t *testing.T) {
 			t.Errorf("%v, %s", err, diff)
 		}
 	})
-}
-
-func TestReadGranted(t *testing.T) {
-	answer, err := proto.Marshal(&v1beta1.ContainerAllocateResponse{
-		Mounts: []*v1beta1.Mount{{HostPath: "/run/tandem/pairs/x.json"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	type entry struct {
-		PodUID, ContainerName, ResourceName string
-		DeviceIDs                           map[string][]string
-		AllocResp                           []byte
-	}
-	var file struct {
-		Data struct {
-			PodDeviceEntries  []entry
-			RegisteredDevices map[string][]string
-		}
-	}
-	file.Data.PodDeviceEntries = []entry{
-		{"u", "c", vfs, map[string][]string{"0": {"b"}, "1": {"a"}}, answer},
-		{"u", "c", gpus, map[string][]string{"0": {"g"}}, []byte("no protobuf")},
-	}
-	content, err := json.Marshal(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "device-plugins"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	checkpoint := filepath.Join(dir, "device-plugins", "kubelet_internal_checkpoint")
-	if err := os.WriteFile(checkpoint, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got, err := kubelet.ReadGranted(dir)
-	want := []kubelet.Granted{
-		{Container: "u/c", Devices: map[string][]string{vfs: {"a", "b"}, gpus: {"g"}},
-			Mounts: []string{"/run/tandem/pairs/x.json"}},
-	}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("%v, %s", err, diff)
-	}
-	if err := os.WriteFile(checkpoint, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kubelet.ReadGranted(dir); err == nil || !strings.Contains(err.Error(), "parse") {
-		t.Errorf("half a checkpoint: %v", err)
-	}
 }
 
 // A write of a pairs file that is slow writes what came meanwhile too, and not what it began with.

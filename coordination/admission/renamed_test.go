@@ -29,8 +29,7 @@ func TestRenamedResource(t *testing.T) {
 	if refusal := a.take(greedy, anew, taken); refusal != "" {
 		t.Fatal(refusal)
 	}
-	a.recordedPods[greedy] = a.pods[greedy]
-	a.record()
+	a.keep(greedy)
 	a.add("pod")
 	chosen, why := a.ask(gpus, 0, 1)
 	if !slices.Equal(chosen, []string{last.ID}) {
@@ -61,8 +60,7 @@ func heldBeforeRename(t *testing.T) (a *admission, owner kubelet.Pod, held []str
 	owner = a.pending("owner", wish{0, 1}).Pod
 	held, _ = a.ask(vfs, 0, 1)
 	a.take(owner, vfs, held)
-	a.recordedPods[owner] = a.pods[owner]
-	a.record()
+	a.keep(owner)
 	a.renameVFs()
 	a.tell(a.add("next"), container{"c", wish{}})
 	a.specs[len(a.specs)-1].Containers[0].Requests = map[string]int{anew: 1}

@@ -4,15 +4,12 @@ package admission
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 // scarce leaves two VFs on NUMA node 0 beside its four GPUs, so that the kubelet asks nothing for a container
@@ -23,8 +20,7 @@ func scarce(t *testing.T, source intent.Source) (*admission, map[string][]string
 	a.source = source
 	greedy := a.pending("greedy", wish{0, 14}).Pod
 	a.take(greedy, vfs, ids(a.aligned(vfs, []int{0}))[2:])
-	a.recordedPods[greedy] = a.pods[greedy]
-	a.record()
+	a.keep(greedy)
 	for i := range a.specs {
 		a.specs[i].Started = true
 	}
@@ -108,32 +104,6 @@ func TestLateAllocateOfStrictPodIsRecorded(t *testing.T) {
 					t.Errorf("%v: %s %s is not held", order, name, id)
 				}
 			}
-		}
-	}
-}
-
-// A pod that asks for it gets the devices of one that has just ended, though PodResources does not list all
-// pods: it is asked about the one that is known to have had them. All other GPUs are taken.
-func TestStrictPodAfterOneThatEnded(t *testing.T) {
-	t.Parallel()
-	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet} {
-		for seed := range uint64(scale.Rounds(10)) {
-			a := told(t)
-			a.source, a.random = source, rand.New(rand.NewPCG(seed, 2))
-			ends := a.pending("ends", wish{1, 4}).Pod
-			if !a.admit(ends, "c", wish{1, 4}) {
-				t.Fatal("not admitted")
-			}
-			for i := range 7 {
-				if !a.admit(a.pending(fmt.Sprint("stays-", i), wish{1, 0}).Pod, "c", wish{1, 0}) {
-					t.Fatal("not admitted")
-				}
-			}
-			a.remove(ends)
-			a.unlisted = true
-			strict := a.pending("strict", wish{1, 2})
-			strict.Alignment = intent.Required
-			a.admit(strict.Pod, "c", wish{1, 2})
 		}
 	}
 }

@@ -35,45 +35,25 @@ func (a *admission) maybeCrash() {
 func (a *admission) takeOver() {
 	a.t.Helper()
 	a.t.Log("crash")
-	var saved savedState
-	if err := json.Unmarshal(encoded(a.t, a.coordinator), &saved); err != nil {
-		a.t.Fatal(err)
-	}
 	old := a.coordinator
-	a.coordinator = &Coordinator{Config: old.Config}
-	a.coordinator.startAt(old.current().tree, old.now)
+	a.coordinator = a.successor(old.now)
 	a.coordinator.reader.inFlight = old.reader.inFlight
-	if err := a.coordinator.restore(saved, a.coordinator.Log); err != nil {
-		a.t.Fatal(err)
-	}
 	a.coordinator.restoreHolders()
 	a.announce()
 }
 
-// A device of another pod is refused by a server that has just taken over, too.
-func TestDeviceOfAnotherPodIsRefusedAfterATakeover(t *testing.T) {
-	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI} {
-		a := told(t)
-		a.source = source
-		owner := a.pending("owner", wish{0, 1}).Pod
-		held, _ := a.ask(vfs, 0, 1)
-		a.take(owner, vfs, held)
-		a.recordedPods[owner] = a.pods[owner]
-		a.record()
-		second := a.pending("second", wish{1, 0}).Pod // its question shows the owner
-		gpu, _ := a.ask(gpus, 0, 1)
-		a.take(second, gpus, gpu)
-		a.recordedPods[second] = a.pods[second]
-		a.record()
-		a.takeOver()
-		if got := a.coordinator.holderOf(vfs, held[0]); got != "team/owner/c" {
-			t.Errorf("source %q: the VF is held by %q", source, got)
-		}
-		if _, refusal := a.allocated(vfs, held); refusal == "" {
-			t.Errorf("source %q: the kubelet gives a VF out twice, and it is not refused", source)
-		}
+// successor returns a coordinator that starts from what the coordinator has written down.
+func (a *admission) successor(now func() time.Time) *Coordinator {
+	a.t.Helper()
+	var saved savedState
+	if err := json.Unmarshal(encoded(a.t, a.coordinator), &saved); err != nil {
+		a.t.Fatal(err)
 	}
+	next := (&Coordinator{Config: a.coordinator.Config}).startAt(a.coordinator.current().tree, now)
+	if err := next.restore(saved, next.Log); err != nil {
+		a.t.Fatal(err)
+	}
+	return next
 }
 
 // withLostRecords returns an admission under a kubelet that has started without its records, and the VF of
@@ -82,11 +62,7 @@ func withLostRecords(t *testing.T) (a *admission, vf string) {
 	t.Helper()
 	a = told(t)
 	a.source = intent.PodsAPI
-	owner := a.pending("owner", wish{0, 1}).Pod
-	held, _ := a.ask(vfs, 0, 1)
-	a.take(owner, vfs, held)
-	a.recordedPods[owner] = a.pods[owner]
-	a.record()
+	owner, held := a.start("owner", vfs)
 	second := a.pending("second", wish{1, 0}).Pod
 	gpu, _ := a.ask(gpus, 0, 1)
 	a.take(second, gpus, gpu)
@@ -141,8 +117,7 @@ func TestDecisionsNameThePod(t *testing.T) {
 			ids, _ := a.ask(name, 0, 1)
 			a.take(pod, name, ids)
 		}
-		a.recordedPods[pod] = a.pods[pod]
-		a.record()
+		a.keep(pod)
 		for _, server := range []string{"first", "second"} {
 			decisions, err := a.coordinator.explain(t.Context(), podName{"team", "train", "c"})
 			if err != nil || len(decisions) != 2 {
@@ -244,11 +219,7 @@ func encoded(t *testing.T, c *Coordinator) []byte {
 func TestEndedPodHoldsNothingAfterATakeover(t *testing.T) {
 	t.Parallel()
 	a := told(t)
-	owner := a.pending("owner", wish{1, 0}).Pod
-	held, _ := a.ask(gpus, 0, 1)
-	a.take(owner, gpus, held)
-	a.recordedPods[owner] = a.pods[owner]
-	a.record()
+	owner, held := a.start("owner", gpus)
 	a.pending("second", wish{0, 1}) // its question shows the owner
 	a.ask(vfs, 0, 1)
 	a.source = ""
@@ -258,36 +229,6 @@ func TestEndedPodHoldsNothingAfterATakeover(t *testing.T) {
 	a.ask(vfs, 0, 1)
 	if got := a.coordinator.holderOf(gpus, held[0]); got != "" {
 		t.Errorf("the GPU is held by %q", got)
-	}
-}
-
-// Without a file of ours the kubelet alone tells who holds what.
-func TestHoldersAreReadFromTheKubelet(t *testing.T) {
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 3)
-	a.source = intent.PodsAPI
-	a.keepCheckpoint()
-	for i := range 3 {
-		pod := a.pending(fmt.Sprint("pod-", i), wish{2, 2}).Pod
-		if !a.admit(pod, "c", wish{2, 2}) {
-			t.Fatal("not admitted")
-		}
-	}
-	fresh := &Coordinator{Config: a.coordinator.Config}
-	fresh.startAt(a.coordinator.current().tree, a.coordinator.now)
-	fresh.restoreHolders()
-	a.coordinator = fresh
-	a.announce()
-	for pod, containers := range a.pods {
-		for name, ids := range containers["c"] {
-			for _, id := range ids {
-				if a.coordinator.current().books().isFree(name, id) {
-					t.Errorf("%s %s of %s is free", name, id, pod.Name)
-				}
-			}
-		}
-	}
-	if got := a.allocatedByStatus(); got != 12 {
-		t.Errorf("%d devices are allocated, want 12", got)
 	}
 }
 

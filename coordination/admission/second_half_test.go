@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -119,51 +118,6 @@ func TestSecondHalfLeavesOutWhatAnotherPodHas(t *testing.T) {
 		a.free[vfs] = append(a.free[vfs], device.Device{ID: held, Address: a.address(vfs, held)})
 		if ids, why := a.ask(vfs, 0, 2); slices.Contains(ids, held) {
 			t.Errorf("seed %d: %v are preferred and %s has %s: %s", seed, ids, owner.Name, held, why)
-		}
-	}
-}
-
-// A pod that is deleted and created anew under its name holds nothing of what it had before, also where
-// PodResources did not answer while the kubelet admitted it, and others came with it.
-func TestPodOfTheSameNameAfterALateLook(t *testing.T) {
-	for _, others := range []int{0, 1, 3} {
-		for _, late := range []string{gpus, vfs} {
-			t.Run(fmt.Sprint(others, " others, late for ", late), func(t *testing.T) {
-				a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-				a.keepCheckpoint()
-				for i := range others {
-					a.pods[a.add(fmt.Sprint("other-", i))]["main"] = kubelet.Devices{}
-				}
-				for range 3 {
-					pod := a.add("set-0")
-					a.pods[pod]["c"] = kubelet.Devices{}
-					held := map[string][]string{}
-					for _, name := range []string{gpus, vfs} {
-						a.away = name == late
-						a.now = a.now.Add(time.Duration(a.random.IntN(2)) * FollowWindow) // it may not have to look
-						held[name], _ = a.ask(name, 1, 2)
-						a.take(pod, name, held[name])
-					}
-					a.away = false
-					a.recordedPods[pod] = a.pods[pod]
-					a.record()
-					a.remove(pod)
-					pod = a.add("set-0")
-					a.pods[pod]["c"] = kubelet.Devices{}
-					_, why := a.ask(gpus, 0, 2)
-					if strings.Contains(why, takesOver) {
-						t.Errorf("the new pod's container is taken for the old one's next: %s", why)
-					}
-					for name, ids := range held {
-						for _, id := range ids {
-							if holder := a.coordinator.holderOf(name, id); holder != "" {
-								t.Errorf("%s %s is held by %s, a pod that is gone", name, id, holder)
-							}
-						}
-					}
-					a.remove(pod)
-				}
-			})
 		}
 	}
 }

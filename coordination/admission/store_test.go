@@ -205,48 +205,6 @@ func TestCheckpointOfAnotherBootIsLeft(t *testing.T) {
 	}
 }
 
-// A full disk costs one line in the log, and nothing while it lasts.
-func TestFullDisk(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16k"); errors.Is(err, syscall.EPERM) {
-		t.Skip("needs the right to mount")
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, 0) })
-	var log bytes.Buffer
-	store := open(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
-	store.write(train)
-	filler := filepath.Join(dir, "filler")
-	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("fill the disk: %v", err)
-	}
-	var large example
-	for i := range 600 {
-		large.Pods = append(large.Pods, fmt.Sprint("team/pod-", i))
-	}
-	for range 3 {
-		store.write(large)
-	}
-	if lines := strings.Count(log.String(), "\n"); lines != 1 ||
-		!strings.Contains(log.String(), "no space left on device") {
-		t.Errorf("log %q", log.String())
-	}
-	if c, ok := store.load(); !ok || !slices.Equal(c.Pods, train.Pods) {
-		t.Errorf("the last good checkpoint is gone: %v, %v", c, ok)
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
-		t.Errorf("half a checkpoint is left: %v, %v", left, err)
-	}
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
-	store.write(large)
-	if c, ok := store.load(); !ok || len(c.Pods) != len(large.Pods) || strings.Count(log.String(), "\n") != 2 {
-		t.Errorf("after the disk has space again: %v, log %q", ok, log.String())
-	}
-}
-
 // Whatever is in the file, reading it ends with a value or an error.
 func FuzzDecode(f *testing.F) {
 	good, err := encodeState("boot", train)

@@ -37,8 +37,6 @@ type storm struct {
 	admitted      int
 	most          int // admissions of the simulation
 	questions     int // of the kubelet
-	// answers instead of the coordinator in a calm, if not nil and the answer is not nil
-	spoil func(*storm, model.Question) []string
 }
 
 // newStorm returns a simulation in which every source can fail.
@@ -128,11 +126,6 @@ func (s *storm) Prefer(p *model.Pod, c *model.Container, q model.Question) []str
 	s.questions++
 	s.disturb()
 	if !s.raging {
-		if s.spoil != nil {
-			if ids := s.spoil(s, q); ids != nil {
-				return ids
-			}
-		}
 		return s.judge.Prefer(p, c, q)
 	}
 	if !s.strikes(chanceOfCallFault) {

@@ -3,7 +3,6 @@
 package admission
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 )
 
@@ -25,32 +23,17 @@ func TestPairsFileOverATakeover(t *testing.T) {
 	c := a.coordinator
 	dir := a.movePairs()
 	gpu, vf := a.all[gpus][0], a.all[vfs][0]
-	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
-	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"c": {}}
-	a.question(t, &api.PreferRequest{Resource: vfs, Available: []string{vf.ID}, Size: 1})
-	a.allocated(vfs, []string{vf.ID})
+	a.giveVF("c", vf)
 	file := filepath.Join(dir, "file.json")
 	named := []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs, RDMA: "mlx5_9"}}
 	if _, written, _ := c.Pair(vfs, []string{vf.ID}, file, named); !written {
 		t.Fatal("the file is not written")
 	}
-	var saved savedState
-	if err := json.Unmarshal(encoded(t, c), &saved); err != nil {
-		t.Fatal(err)
-	}
-	next := (&Coordinator{Config: c.Config}).startAt(c.current().tree, time.Now)
-	if err := next.restore(saved, next.Log); err != nil {
-		t.Fatal(err)
-	}
-	next.pairs = c.pairs
-	a.coordinator = next
-	for _, resource := range []string{gpus, vfs} {
-		kind := map[string]device.Kind{gpus: device.GPU, vfs: device.VF}[resource]
-		if err := next.Announce(resource, kind, device.Announcement{Devices: a.all[resource]}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	a.question(t, &api.PreferRequest{Resource: gpus, Available: []string{gpu.ID}, Size: 1})
+	a.coordinator = a.successor(a.coordinator.now)
+	a.coordinator.pairs = c.pairs
+	a.announce()
+	a.now = a.now.Add(time.Second)
+	a.prefer(gpus, []string{gpu.ID}, nil, 1)
 	a.allocated(gpus, []string{gpu.ID})
 	got, err := pairs.Read(file)
 	if err != nil || len(got.Pairs) != 1 || got.Pairs[0].GPU == nil || got.Pairs[0].GPU.ID != gpu.ID ||
@@ -68,10 +51,7 @@ func TestPairsFileOutsideTheFolder(t *testing.T) {
 	folder := a.movePairs()
 	dir := filepath.Dir(folder)
 	vf := a.all[vfs][0]
-	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
-	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"c": {}}
-	a.question(t, &api.PreferRequest{Resource: vfs, Available: []string{vf.ID}, Size: 1})
-	a.allocated(vfs, []string{vf.ID})
+	a.giveVF("c", vf)
 	for _, file := range []string{
 		filepath.Join(dir, "elsewhere.json"), folder + "/../elsewhere.json", "pairs.json",
 		folder + "/", folder + "/.", folder + "/..",
@@ -90,14 +70,7 @@ func TestQuestionRightAfterATakeover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-				var saved savedState
-				if err := json.Unmarshal(encoded(t, a.coordinator), &saved); err != nil {
-					t.Fatal(err)
-				}
-				next := (&Coordinator{Config: a.coordinator.Config}).startAt(a.coordinator.current().tree, time.Now)
-				if err := next.restore(saved, next.Log); err != nil {
-					t.Fatal(err)
-				}
+				next := a.successor(time.Now)
 				announce := func(resource string, kind device.Kind) {
 					if err := next.Announce(resource, kind, device.Announcement{Devices: a.all[resource]}); err != nil {
 						t.Error(err)

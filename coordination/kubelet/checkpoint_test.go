@@ -3,6 +3,7 @@
 package kubelet
 
 import (
+	"encoding/base64"
 	"errors"
 	"io/fs"
 	"os"
@@ -71,6 +72,24 @@ func TestReadCheckpoint(t *testing.T) {
 		if read, err := ReadGranted(dir); err == nil {
 			t.Errorf("%s has granted %v", unknown, read)
 		}
+	}
+}
+
+// The answers of plugins are listed by container; an answer that is no protobuf has no mounts.
+func TestReadGranted(t *testing.T) {
+	t.Parallel()
+	const file = "/run/tandem/pairs/x.json"
+	mount := base64.StdEncoding.EncodeToString([]byte("\x12\x1a\x12\x18" + file))
+	noAnswer := base64.StdEncoding.EncodeToString([]byte("no"))
+	got, err := parseGranted([]byte(strings.NewReplacer("EgA=", mount, `"AllocResp":""`,
+		`"AllocResp":"`+noAnswer+`"`).Replace(written)))
+	want := []Granted{
+		{"u1/app", Devices{"amd.com/gpu": {"0000:11:00.0", "0000:8b:00.0"}}, []string{file}},
+		{"u1/init", Devices{"amd.com/gpu": {"0000:11:00.0"}}, []string{file}},
+		{"u2/app", Devices{"nvidia.com/vf": {"0000:0c:00.1"}}, nil},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
