@@ -583,28 +583,31 @@ var setups = []setup{
 	{"amd-mi250-16gcd-8nic", 2, false},
 }
 
-// Every container gets the best pairs. With the request known, the first question is answered for all of the
-// container: as many pairs as possible are also left for others.
-func TestEveryContainerGetsTheBestPairs(t *testing.T) {
-	for _, source := range []intent.Source{"", intent.PodsAPI} {
-		for _, setup := range setups {
-			t.Run(string(source)+"/"+setup.name(), func(t *testing.T) {
-				for seed := range uint64(scale.Rounds(20)) {
-					a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
-					a.source = source
-					if seed%2 == 0 {
-						a.keepCheckpoint()
-					}
-					if a.away = source != "" && seed%3 == 0; source != "" && seed%4 == 3 {
-						a.splitRails()
-					}
-					a.mixedLoad(200)
-					if t.Failed() {
-						t.Fatalf("seed %d", seed)
-					}
+func TestEveryContainerGetsTheBestPairs(t *testing.T) { testBestPairs(t, "") }
+
+// With the request known, the first question is answered for all of the container: not only are the pairs the
+// best, as many as possible are also left for others.
+func TestWithIntentEveryChoiceIsTheBest(t *testing.T) { testBestPairs(t, intent.PodsAPI) }
+
+func testBestPairs(t *testing.T, source intent.Source) {
+	t.Helper()
+	for _, setup := range setups {
+		t.Run(string(source)+"/"+setup.name(), func(t *testing.T) {
+			for seed := range uint64(scale.Rounds(20)) {
+				a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
+				a.source = source
+				if seed%2 == 0 {
+					a.keepCheckpoint()
 				}
-			})
-		}
+				if a.away = source != "" && seed%3 == 0; source != "" && seed%4 == 3 {
+					a.splitRails()
+				}
+				a.mixedLoad(200)
+				if t.Failed() {
+					t.Fatalf("seed %d", seed)
+				}
+			}
+		})
 	}
 }
 
