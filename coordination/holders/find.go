@@ -40,7 +40,7 @@ func Look(s Sources) (r Result) {
 	}
 	f := &search{
 		record: recorded, podNames: named, resource: s.Question.GetResource(), ended: s.Ended,
-		byName: map[kubelet.Container]*Holder{},
+		byName: map[kubelet.Container][]*Holder{},
 	}
 	var lost []*Holder
 	lost, r.Unlisted = recorded.lost(named)
@@ -63,13 +63,14 @@ type search struct {
 	resource string // of the question
 	ended    bool   // ended pods count as holders
 	found    []*Holder
-	byName   map[kubelet.Container]*Holder // holders with a known pod
+	byName   map[kubelet.Container][]*Holder // holders with a known pod: pods of one name can be several
 }
 
 func (s *search) add(h *Holder) {
 	s.found = append(s.found, h)
 	if h.Pod != (kubelet.Pod{}) {
-		s.byName[kubelet.Container{Pod: h.Pod, Name: h.Name}] = h
+		c := kubelet.Container{Pod: h.Pod, Name: h.Name}
+		s.byName[c] = append(s.byName[c], h)
 	}
 }
 
@@ -88,17 +89,31 @@ func (s *search) addRecorded(containers []*Holder, gone map[string]bool) {
 
 // addListed adds the containers in List. Devices that the checkpoint lacks belong to the container in
 // admission. A recorded container that List shows with none of its devices keeps them: List shows a later pod
-// of the name, or the kubelet has lost its records.
+// of the name, or the kubelet has lost its records. Where the pod has ended, judge has removed it.
 func (s *search) addListed() {
 	for c, devices := range s.Containers {
-		switch known := s.byName[c]; {
+		switch known := s.shownAs(c); {
 		case len(devices) == 0:
-		case known == nil || !known.Lost && s.showsWithout(known):
+		case known == nil:
 			s.add(&Holder{UID: s.uidOf(c.Pod), Pod: c.Pod, Name: c.Name, Devices: devices, Open: true})
 		case !equal(known.Devices, devices):
 			known.Devices, known.Open = devices, true
 		}
 	}
+}
+
+// shownAs returns the recorded container that List shows under a name: of the pods of the name the one with
+// any of the devices; else one whose record the kubelet has lost; nil for none.
+func (s *search) shownAs(c kubelet.Container) (lost *Holder) {
+	for _, h := range s.byName[c] {
+		switch {
+		case !s.showsWithout(h):
+			return h
+		case h.Lost:
+			lost = h
+		}
+	}
+	return lost
 }
 
 // addAllocated adds the devices of Allocates that are not over, and returns these Allocates.
@@ -199,7 +214,7 @@ func (e *ended) judge(containers []*Holder) {
 // isGone reports whether a recorded container proves the end of its pod.
 func (e *ended) isGone(h *Holder) bool {
 	if e.isComplete() || e.isTold(h.UID) {
-		return !e.isTold(h.UID)
+		return !e.isTold(h.UID) || e.comesBack(h)
 	}
 	if e.lacks(h.UID) || e.showsWithout(h) || e.isAbsent(h) || e.hasSuccessor(h) {
 		return true
@@ -208,6 +223,10 @@ func (e *ended) isGone(h *Holder) bool {
 		return e.isFree(h, d) || e.isGivenAway(h, d) || e.showsElsewhere(h, d)
 	})
 }
+
+// comesBack reports whether the kubelet admits the pod of a recorded container again: a static pod whose
+// manifest comes back has the same UID. Its devices are free since, in the kubelet's memory alone.
+func (e *ended) comesBack(h *Holder) bool { return !e.told.Started[h.UID] && e.showsWithout(h) }
 
 // isFree reports whether the kubelet offers a device of a recorded container, so that the pod has ended.
 func (e *ended) isFree(h *Holder, d device) bool {

@@ -122,7 +122,37 @@ func TestFind(t *testing.T) {
 				Recorded: read(two), Pods: living(false, map[string]string{"u1": "a", "u2": "b"}),
 				View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
 			},
-			want: []string{"g1: u1 a/c", "g2: u2 b/c", "v1: u1 a/c"}, // List comes from a kubelet without its records
+			want: []string{"g2: u2 b/c"}, // the kubelet admits it again
+		},
+		"a pod that runs keeps what a kubelet without its records does not show": {
+			Sources: holders.Sources{
+				Recorded: read(two), View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
+				Pods: kubelet.Read(holders.Pods{
+					Names:   map[string]kubelet.Pod{"u1": {Name: "a"}, "u2": {Name: "b"}},
+					Started: map[string]bool{"u1": true, "u2": true},
+				}, nil),
+			},
+			want: []string{"g1: u1 a/c", "g2: u2 b/c", "v1: u1 a/c"},
+		},
+		"of two recorded pods of a name the later one is shown": {
+			Sources: holders.Sources{
+				Recorded: read(two), View: view(map[string]string{"a/c": gpus + " g2"}),
+				Known: map[string]holders.Known{
+					"u1": {Pod: kubelet.Pod{Name: "a"}}, "u2": {Pod: kubelet.Pod{Name: "a"}},
+				},
+				Question: &api.PreferRequest{Resource: vfs}, Withheld: []string{"v1"},
+			},
+			want: []string{"g1: u1 a/c", "g2: u2 a/c", "v1: u1 a/c"},
+		},
+		"or the earlier one, in the order of the UIDs": {
+			Sources: holders.Sources{
+				Recorded: read(two), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
+				Known: map[string]holders.Known{
+					"u1": {Pod: kubelet.Pod{Name: "a"}}, "u2": {Pod: kubelet.Pod{Name: "a"}},
+				},
+				Question: &api.PreferRequest{Resource: gpus}, Withheld: []string{"g2"},
+			},
+			want: []string{"g1: u1 a/c", "g2: u2 a/c", "v1: u1 a/c"},
 		},
 		"an Allocate of a later pod of the name is not the earlier pod's": {
 			Sources: holders.Sources{
