@@ -251,7 +251,7 @@ func (a *admission) view() kubelet.View {
 		view.Pods = append(view.Pods, pod)
 		for name, devices := range a.pods[pod] {
 			if name != "init" {
-				view.Containers[kubelet.Container{Pod: pod, Name: name}] = devices
+				view.Containers[kubelet.Container{Pod: pod, Name: name}] = maps.Clone(devices)
 			}
 		}
 	}

@@ -162,13 +162,18 @@ func (e *evidence) IsGone(c *recipient) bool {
 	}
 }
 
-// IsUnrelated reports whether nothing but an unwritten checkpoint relates a container to a call: neither its
-// request nor its pod is known, and a long time has passed; without a checkpoint a short time suffices. The
-// kubelet can have rejected the pod. PodResources does not show init containers, so an absence there proves
-// nothing.
+// IsUnrelated reports whether nothing but an unwritten checkpoint relates a container to a call: its request
+// is unknown, List does not show it, and a long time has passed; without a checkpoint and a candidate pod a
+// short time suffices. The kubelet can have rejected the pod, and a later pod can have its name. PodResources
+// does not show init containers, so an absence there proves nothing.
 func (e *evidence) IsUnrelated(c *recipient) bool {
-	return c.Asker == nil && c.Owner == nil && c.Pods == nil &&
-		(e.Late || e.View.IsKnown() && e.Progress == progressUnknown && !e.Recent)
+	if c.Asker != nil || c.Owner != nil {
+		return false
+	}
+	if c.Pods != nil {
+		return e.Late && e.View.IsKnown()
+	}
+	return e.Late || e.View.IsKnown() && e.Progress == progressUnknown && !e.Recent
 }
 
 // isGone reports whether a view proves the end of a container unknown to request sources: its devices are

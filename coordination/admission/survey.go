@@ -194,7 +194,8 @@ func (i *inspector) endedPods(
 			continue
 		}
 		shown, listed := pods.Containers[kubelet.Container{Pod: h.Pod, Name: h.Name}]
-		gone[podKeyOf(h)] = gone[podKeyOf(h)] || !slices.Contains(pods.Pods, h.Pod) || listed && len(shown) == 0
+		gone[podKeyOf(h)] = gone[podKeyOf(h)] || !slices.Contains(pods.Pods, h.Pod) ||
+			listed && !(&recipient{Devices: shown}).HasAny(h.Devices)
 	}
 	return gone
 }

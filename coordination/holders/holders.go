@@ -318,7 +318,7 @@ func Restore(saved []Allocate, pods map[string]Known) (found Holders, others []A
 		}
 		of := container{h.UID, h.Name, h.Pod, h.Lost}
 		i, isKnown := known[of]
-		if !isKnown {
+		if !isKnown || found[i].Devices[a.Resource] != nil { // of a later pod of the name
 			i, known[of] = len(found), len(found)
 			found = append(found, h)
 		}
