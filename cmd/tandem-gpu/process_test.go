@@ -228,8 +228,8 @@ func (n *node) failsHere(t *testing.T, args ...string) (code int, stdout, last s
 	return 1, "", strings.ReplaceAll(fmt.Sprintf("tandem-gpu: %v\n", err), n.dir, "NODE")
 }
 
-// TestWrongInput: what tandem-gpu says that cannot work, on a machine with some of NVIDIA's GPUs in parts, and
-// on one with some of AMD's.
+// TestWrongInput: what tandem-gpu says that cannot work, on a machine with some of NVIDIA's GPUs in parts,
+// and on one with some of AMD's.
 func TestWrongInput(t *testing.T) {
 	t.Attr("parity", "nvidia/fail-on-init-error")
 	t.Attr("parity", "amd/flag-naming")
@@ -243,7 +243,8 @@ func TestWrongInput(t *testing.T) {
 			}
 		})
 		if file == "amd" {
-			replace(t, filepath.Join(n.dir, "sys/bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition"), "DPX")
+			partition := "sys/bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition"
+			replace(t, filepath.Join(n.dir, partition), "DPX")
 		}
 		run := n.fails
 		if file == "amd" {

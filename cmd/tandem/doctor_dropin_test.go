@@ -149,7 +149,9 @@ func TestDropIns(t *testing.T) {
 		{"no folder of drop-ins", dropIn, func(s *sick) {
 			s.process("7", "kubelet", "--config", s.path("kubelet/config.yaml"))
 		}},
-		{"another kind", dropIn, func(s *sick) { s.write("kubelet/config.yaml", "kind: KubeProxyConfiguration\n") }},
+		{"another kind", dropIn, func(s *sick) {
+			s.write("kubelet/config.yaml", "kind: KubeProxyConfiguration\n")
+		}},
 		{"no file", dropIn, func(s *sick) { s.remove("kubelet/config.yaml") }},
 		{"no flags", dropIn, (*sick).withoutFile},
 		{"no flags", "", (*sick).withoutFile},

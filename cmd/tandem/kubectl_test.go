@@ -79,7 +79,9 @@ func wholeCluster(t *testing.T) (s *podServer, node *sick) {
 		s.add("kube-system/tandem-rdma-"+name, "tandem-rdma", name, itself(t),
 			append(flags, "--config-file="+node.path("config.json"))...)
 	}
-	for name, devices := range map[string]string{"gpu-1/rejected": "3", "pods/a": "2", "pods/b": "2", "pods/c": "5"} {
+	for name, devices := range map[string]string{
+		"gpu-1/rejected": "3", "pods/a": "2", "pods/b": "2", "pods/c": "5",
+	} {
 		on, pod, _ := strings.Cut(name, "/")
 		s.pods["team/"+pod] = failed("team", pod, "TopologyAffinityError")
 		s.change("team/"+pod, func(p *corev1.Pod) {

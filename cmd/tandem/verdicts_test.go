@@ -83,8 +83,10 @@ func TestNamesAreNoVerdicts(t *testing.T) {
 		{statusVerdicts, "HEALTH 1 device of a.b/failed degraded: failed: x\n", []string{"yellow HEALTH"}},
 		{statusVerdicts, "HEALTH 2 devices of a.b/c failed: down: x\n", []string{"red failed", "yellow HEALTH"}},
 		{statusVerdicts, "NODE  MODE  FREE GPUS  FREE VFS  PAIRS LEFT  DEGRADED  VERSION  NOTES\n" +
-			"a     dra   0/2        0/2       0           1         ?        team/a/b degraded: kubectl tandem explain team/a\n" +
-			"b     ?     ?          ?         ?           ?         ?        NO ANSWER: kube-system/c: its container waits\n",
+			"a     dra   0/2        0/2       0           1         ?        " +
+			"team/a/b degraded: kubectl tandem explain team/a\n" +
+			"b     ?     ?          ?         ?           ?         ?        " +
+			"NO ANSWER: kube-system/c: its container waits\n",
 			[]string{"red NO ANSWER", "yellow degraded"}},
 		{explainVerdicts, "2026-01-02T15:04:05Z  refused/job/main  a.b/PIX  1        taken by nobody\n", nil},
 		{explainVerdicts, "1. 2026-01-02T15:04:05Z a.b/SYS of team/refused/main\n", nil},

@@ -153,7 +153,9 @@ func TestVerify(t *testing.T) {
 		{"crossed, order wanted", func(t *testing.T) *pod {
 			return onOCI(t).amd(ociGPU0, ociGPU1).vfs(ociVF1, ociVF0).with("--in-order")
 		}},
-		{"too few", func(t *testing.T) *pod { return onOCI(t).amd(ociGPU0).vfs(ociVF0).with("--gpus=2", "--vfs=2") }},
+		{"too few", func(t *testing.T) *pod {
+			return onOCI(t).amd(ociGPU0).vfs(ociVF0).with("--gpus=2", "--vfs=2")
+		}},
 		{"no GPU", func(t *testing.T) *pod { return onOCI(t).vfs(ociVF0) }},
 		{"no node of ROCm's", func(t *testing.T) *pod {
 			p := onOCI(t).amd(ociGPU0).vfs(ociVF0)

@@ -69,8 +69,8 @@
 // # Persistence
 //
 // The state of admissions in progress is written to <run-dir>/coordinator.json after each Allocate, pairs
-// file and announcement, by a separate goroutine (saved.go, store.go), with the holders found last. A question changes
-// only what the next question replaces. A file with damage, of an unknown
+// file and announcement, by a separate goroutine (saved.go, store.go), with the holders found last. A
+// question changes only what the next question replaces. A file with damage, of an unknown
 // version or with wrong permissions is renamed to coordinator.json.bad; without the file, the kubelet's
 // records suffice. The ledger.json of an earlier version is removed.
 //

@@ -142,7 +142,9 @@ func TestPodThatIsCreatedAgainArrives(t *testing.T) {
 // is of another container.
 func TestCompleteContainerTakesNothingOver(t *testing.T) {
 	t.Parallel()
-	for progress, is := range map[progress]bool{progressOpen: true, progressUnknown: true, progressComplete: false} {
+	for progress, is := range map[progress]bool{
+		progressOpen: true, progressUnknown: true, progressComplete: false,
+	} {
 		newest := &recipient{ID: 7, Devices: kubelet.Devices{gpus: {"g1"}}}
 		e := &evidence{Resources: announced(t), Newest: newest, Progress: progress}
 		got, _ := e.following(&api.PreferRequest{Resource: vfs, MustInclude: []string{"v1"}, Size: 1})

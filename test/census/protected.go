@@ -29,8 +29,8 @@ func checkProtected(repository fs.FS, list string) error {
 		case err != nil:
 			return fmt.Errorf("look for %q of %s: %w", line, protectedFile, err)
 		case !found:
-			missing = append(missing, fmt.Errorf("%s\n  is gone: the commit that removes it takes it off %s and says why",
-				line, protectedFile))
+			missing = append(missing, fmt.Errorf("%s\n  is gone: the commit that removes it takes it off %s and says "+
+				"why", line, protectedFile))
 		}
 	}
 	return errors.Join(missing...)

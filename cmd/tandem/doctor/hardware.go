@@ -153,8 +153,8 @@ func noVF(n *Node) []Finding {
 	for d := range n.Tree.Devices() {
 		if d.IsNIC() && len(d.RDMA) > 0 {
 			evidence = "there are NICs with RDMA, and the configuration of the pools selects none of their functions"
-			fix = "correct the selectors in config.json (tandem doctor --config FILE lists what each rejects), or make " +
-				"VFs (sriov_numvfs)"
+			fix = "correct the selectors in config.json (tandem doctor --config FILE lists what each rejects), or " +
+				"make VFs (sriov_numvfs)"
 		}
 	}
 	return []Finding{{

@@ -100,7 +100,8 @@ func vdpaRemedy(value string) string {
 // nicDrivers are drivers of NICs and of functions for virtual machines, besides those of the machine.
 var nicDrivers = []string{
 	"mlx5_core", "mlx4_core", "bnxt_en", "ionic", "efa", "mana", "ice", "iavf", "i40e", "idpf", "ixgbe",
-	"ixgbevf", "igb", "igbvf", "e1000e", "qede", "cxgb4", "hns3", "virtio-pci", "vfio-pci", "uio_pci_generic", "igb_uio",
+	"ixgbevf", "igb", "igbvf", "e1000e", "qede", "cxgb4", "hns3", "virtio-pci", "vfio-pci",
+	"uio_pci_generic", "igb_uio",
 }
 
 // questionDrivers returns the drivers of a selector, each unknown one with the nearest known name, and those
