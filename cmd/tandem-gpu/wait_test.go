@@ -141,8 +141,8 @@ func TestOtherVendor(t *testing.T) {
 	}
 }
 
-// TestDriverComesLater: GPUs are offered once their driver has all of them. A module during its load has bound
-// only some.
+// TestDriverComesLater: GPUs are offered once their driver has all of them. A module during its load has
+// bound only some.
 func TestDriverComesLater(t *testing.T) {
 	t.Attr("parity", "amd/no-driver")
 	for name, c := range map[string]struct {

@@ -66,7 +66,9 @@ func (p *preference) ask(ctx context.Context, q *api.PreferRequest) ([]string, e
 
 // alone returns the Preferrer's Alone choice, or nil if it panics.
 func (p *preference) alone(q *api.PreferRequest, cause error) []string {
-	chosen, _ := system.SurviveResult(p.log, func() ([]string, error) { return p.preferrer.Alone(q, cause), nil })
+	chosen, _ := system.SurviveResult(p.log, func() ([]string, error) {
+		return p.preferrer.Alone(q, cause), nil
+	})
 	return chosen
 }
 

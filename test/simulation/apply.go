@@ -218,6 +218,7 @@ func (s *Simulation) beginStorm(Event) error {
 	s.trace("a storm begins")
 	s.records.crowd(nil)
 	s.calm, s.raging, s.kubelet.Trouble = false, true, model.Trouble{Fail: 0.1, Change: 0.1, End: 0.1}
+	s.unwritten = nil // what was there before the last storm has been written since
 	return nil
 }
 
