@@ -137,7 +137,7 @@ check-kubelet36: ## Run the tests of the built plugins with the managers of kube
 
 # What decides by a machine, and starts no other program.
 ARM := ./topology/... ./coordination/holders ./coordination/device ./coordination/kubelet/... \
-	./plugins/rdma ./plugins/rdma/pools ./plugins/gpu/amd ./plugins/gpu/nvidia
+	./plugins/rdma/pools ./plugins/gpu/amd
 
 .PHONY: test-arm
 test-arm: ## Run the tests that start no other program, built for ARM (needs qemu-user-static)
