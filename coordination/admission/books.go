@@ -127,7 +127,7 @@ func (b *books) demand(count int, of ...*device.Resource) model.Demand {
 func ownerName(h *holders.Holder) string {
 	switch {
 	case h.Pod != (kubelet.Pod{}) && h.Name != "":
-		return kubelet.Container{Pod: h.Pod, Name: h.Name}.String()
+		return h.Container().String()
 	case h.Pod != (kubelet.Pod{}):
 		return "a container of " + h.Pod.Namespace + "/" + h.Pod.Name
 	case h.Name != "":

@@ -119,16 +119,6 @@ func (c recipient) asAsker(q *api.PreferRequest) recipient {
 	return c
 }
 
-// HasAny reports whether any device of a set is allocated to the container.
-func (c *recipient) HasAny(devices kubelet.Devices) bool {
-	for name, ids := range devices {
-		if slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(c.Devices[name], id) }) {
-			return true
-		}
-	}
-	return false
-}
-
 // Complete reports whether the container has all requested devices of our resources.
 func (c *recipient) Complete(ours func(name string) bool) bool {
 	for name, count := range c.Asker.Requests {
@@ -194,7 +184,7 @@ func (c *recipient) continues(newest *recipient, asker *asker) bool {
 
 // shownBy reports whether a view shows at least one of the container's devices with a name.
 func (c *recipient) shownBy(view kubelet.View, as kubelet.Container) bool {
-	return c.HasAny(view.Containers[as])
+	return c.Devices.HasAny(view.Containers[as])
 }
 
 // unexplained counts the arrived pods besides the container's own pod, which is new too if PodResources was

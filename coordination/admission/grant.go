@@ -128,7 +128,7 @@ func recipientOf(s *state, g grant, e *evidence) *recipient {
 	case e.Progress == progressOpen && n.Lacks(g.name) && s.resources.SameNodes(n.Devices, g.name, g.ids):
 		c = *n
 		c.Guessed = c.Guessed || c.Asker == nil && !(c.Looked && e.Recent)
-	case e.Progress == progressUnknown && e.Recent && n.HasAny(kubelet.Devices{g.name: g.ids}):
+	case e.Progress == progressUnknown && e.Recent && n.Devices.HasAny(kubelet.Devices{g.name: g.ids}):
 		c = *n // an app container takes over from its init container
 	}
 	c = c.WithDevices(g.name, slices.Clone(g.ids))

@@ -5,7 +5,6 @@ package admission
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +21,6 @@ import (
 func twice(t *testing.T, source intent.Source, early, late string) (a *admission, name kubelet.Pod) {
 	t.Helper()
 	a = told(t)
-	a.copyLooks(func() string { return sameKubelet })
 	a.source = source
 	spec := a.pending("train-0", wish{1, 1})
 	name = spec.Pod
@@ -103,7 +101,6 @@ func TestStaticPodComesBack(t *testing.T) {
 	for _, source := range []intent.Source{"", intent.Kubelet, intent.PodsAPI} {
 		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
 			a := told(t)
-			a.copyLooks(func() string { return sameKubelet })
 			a.source = source
 			come := func() kubelet.Pod {
 				spec := a.pending("static-0", wish{1, 1})
@@ -155,7 +152,7 @@ func TestRandomNamesakes(t *testing.T) {
 			a.keepCheckpoint()
 			var ghosts []kubelet.Pod
 			life := 0
-			a.copyLooks(func() string { return fmt.Sprint(life) })
+			a.restarts(func() string { return fmt.Sprint(life) })
 			mix := []wish{{1, 1}, {2, 2}, {1, 0}, {0, 1}, {0, 2}}
 			if source != "" {
 				mix = append(mix, wish{2, 1}, wish{1, 2})
@@ -218,7 +215,6 @@ func TestRejectedAndCreatedAgain(t *testing.T) {
 		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
 			for _, looked := range []bool{true, false} {
 				a := told(t)
-				a.copyLooks(func() string { return sameKubelet })
 				a.source = source
 				come := func(uid string) kubelet.Pod {
 					spec := a.pending("train-0", wish{2, 2})
@@ -252,22 +248,17 @@ func TestRejectedAndCreatedAgain(t *testing.T) {
 	}
 }
 
-// copyLooks makes each look a copy, as the kubelet's answers are: the admission's own maps change later, and
-// with them the last List.
-func (a *admission) copyLooks(life func() string) {
+// restarts makes each answer of PodResources that of the kubelet that runs.
+func (a *admission) restarts(life func() string) {
 	read := sourcesOf(a.coordinator)
 	look, get := read.look, read.get
-	copied := func(view kubelet.View, err error) (kubelet.View, error) {
-		all := map[kubelet.Container]kubelet.Devices{}
-		for c, devices := range view.Containers {
-			all[c] = maps.Clone(devices)
-		}
-		view.Containers, view.Life = all, life()
+	of := func(view kubelet.View, err error) (kubelet.View, error) {
+		view.Life = life()
 		return view, err
 	}
 	read.life = life
-	read.look = func(ctx context.Context) (kubelet.View, error) { return copied(look(ctx)) }
-	read.get = func(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) { return copied(get(ctx, pod)) }
+	read.look = func(ctx context.Context) (kubelet.View, error) { return of(look(ctx)) }
+	read.get = func(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) { return of(get(ctx, pod)) }
 }
 
 // Without a request source List has just shown, at the question, that the holder under the name before has
@@ -299,7 +290,6 @@ func TestStaticPodIsNotRefused(t *testing.T) {
 	for _, source := range []intent.Source{intent.Kubelet, intent.PodsAPI} {
 		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
 			a := told(t)
-			a.copyLooks(func() string { return sameKubelet })
 			a.source = source
 			come := func() kubelet.Pod {
 				spec := a.pending("static-0", wish{1, 1})

@@ -79,7 +79,7 @@ func (s *state) suspectedPods(sources holders.Sources, q *api.PreferRequest, all
 	}
 	for _, h := range found {
 		of := []kubelet.Pod{h.Pod}
-		if n := s.open.allocated(); h.Pod == (kubelet.Pod{}) && n != nil && n.HasAny(h.Devices) {
+		if n := s.open.allocated(); h.Pod == (kubelet.Pod{}) && n != nil && n.Devices.HasAny(h.Devices) {
 			of = n.Pods
 		}
 		offered := func(id string) bool {

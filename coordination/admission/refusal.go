@@ -131,7 +131,7 @@ func (s *state) suspects(name string, ids []string, now time.Time) []suspect {
 		case h == nil:
 		case h.Pod != (kubelet.Pod{}):
 			add(h.Pod, true)
-		case open != nil && open.HasAny(kubelet.Devices{name: {id}}):
+		case open != nil && open.Devices.HasAny(kubelet.Devices{name: {id}}):
 			for _, pod := range open.Pods {
 				add(pod, false)
 			}

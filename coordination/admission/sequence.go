@@ -81,7 +81,7 @@ func (e *evidence) unwritten(name string, view kubelet.View) (open *recipient) {
 	}
 	for _, h := range e.Holders {
 		devices := e.Resources.Only(h.Devices)
-		owner := kubelet.Container{Pod: h.Pod, Name: h.Name}
+		owner := h.Container()
 		if _, listed := view.Containers[owner]; !h.Open || !listed || len(devices) == 0 {
 			continue
 		}

@@ -23,7 +23,7 @@ import (
 // state is all memory between two decisions. A committed state is immutable: a decision changes a copy, and
 // the commit makes the copy the next state.
 type state struct {
-	version   int // incremented by every granted Allocate; the observation of a question belongs to a version
+	version   int // incremented by every Allocate but a refused double; each observation belongs to a version
 	ids       int // highest ID of a container in admission
 	tree      *topology.Tree
 	resources device.Resources
@@ -77,7 +77,7 @@ func (s *state) release(c *recipient) {
 	}
 	s.allocates = slices.DeleteFunc(slices.Clone(s.allocates), isOf)
 	s.hold(slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool {
-		return mayBeInAdmission(h, life) && c.HasAny(h.Devices)
+		return mayBeInAdmission(h, life) && c.Devices.HasAny(h.Devices)
 	}))
 }
 

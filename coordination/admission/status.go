@@ -74,7 +74,7 @@ func ownerOf(h *holders.Holder) *api.Owner {
 	if h.Pod == (kubelet.Pod{}) || h.Name == "" {
 		return nil
 	}
-	return history.Owner(kubelet.Container{Pod: h.Pod, Name: h.Name}, h.UID)
+	return history.Owner(h.Container(), h.UID)
 }
 
 // switchesWithFree returns the switches with a free device of a kind.

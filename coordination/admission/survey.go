@@ -193,9 +193,7 @@ func (i *inspector) endedPods(
 		if err != nil {
 			continue
 		}
-		shown, listed := pods.Containers[kubelet.Container{Pod: h.Pod, Name: h.Name}]
-		gone[podKeyOf(h)] = gone[podKeyOf(h)] || !slices.Contains(pods.Pods, h.Pod) ||
-			listed && !(&recipient{Devices: shown}).HasAny(h.Devices)
+		gone[podKeyOf(h)] = gone[podKeyOf(h)] || !slices.Contains(pods.Pods, h.Pod) || h.IsShownWithout(pods)
 	}
 	return gone
 }

@@ -69,8 +69,7 @@ type search struct {
 func (s *search) add(h *Holder) {
 	s.found = append(s.found, h)
 	if h.Pod != (kubelet.Pod{}) {
-		c := kubelet.Container{Pod: h.Pod, Name: h.Name}
-		s.byName[c] = append(s.byName[c], h)
+		s.byName[h.Container()] = append(s.byName[h.Container()], h)
 	}
 }
 
@@ -107,7 +106,7 @@ func (s *search) addListed() {
 func (s *search) shownAs(c kubelet.Container) (lost *Holder) {
 	for _, h := range s.byName[c] {
 		switch {
-		case !s.showsWithout(h):
+		case !h.IsShownWithout(s.View):
 			return h
 		case h.Lost:
 			lost = h
@@ -216,7 +215,7 @@ func (e *ended) isGone(h *Holder) bool {
 	if e.isComplete() || e.isTold(h.UID) {
 		return !e.isTold(h.UID) || e.comesBack(h)
 	}
-	if e.lacks(h.UID) || e.showsWithout(h) || e.isAbsent(h) || e.hasSuccessor(h) {
+	if e.lacks(h.UID) || h.IsShownWithout(e.View) || e.isAbsent(h) || e.hasSuccessor(h) {
 		return true
 	}
 	return h.has(func(d device) bool {
@@ -226,7 +225,7 @@ func (e *ended) isGone(h *Holder) bool {
 
 // comesBack reports whether the kubelet admits the pod of a recorded container again: a static pod whose
 // manifest comes back has the same UID. Its devices are free since, in the kubelet's memory alone.
-func (e *ended) comesBack(h *Holder) bool { return !e.told.Started[h.UID] && e.showsWithout(h) }
+func (e *ended) comesBack(h *Holder) bool { return !e.told.Started[h.UID] && h.IsShownWithout(e.View) }
 
 // isFree reports whether the kubelet offers a device of a recorded container, so that the pod has ended.
 func (e *ended) isFree(h *Holder, d device) bool {

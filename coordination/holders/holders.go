@@ -135,6 +135,16 @@ type Holder struct {
 	Lost    bool   // the kubelet has lost its record of the container, which runs
 }
 
+// Container returns the name of the container, with the pod's.
+func (h *Holder) Container() kubelet.Container { return kubelet.Container{Pod: h.Pod, Name: h.Name} }
+
+// IsShownWithout reports whether a view shows the container with none of its devices: the container in the
+// view belongs to a later pod of the same name.
+func (h *Holder) IsShownWithout(view kubelet.View) bool {
+	shown, listed := view.Containers[h.Container()]
+	return listed && !h.Devices.HasAny(shown)
+}
+
 // device is a device of a resource.
 type device struct{ resource, id string }
 

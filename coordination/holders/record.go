@@ -163,24 +163,9 @@ func (l *listing) isApp(name string) bool {
 	return false
 }
 
-// container returns the devices of a holder's container in List.
-func (l *listing) container(h *Holder) (devices kubelet.Devices, shown bool) {
-	devices, shown = l.Containers[kubelet.Container{Pod: h.Pod, Name: h.Name}]
-	return devices, shown
-}
-
 // showsOwn reports whether List shows a recorded container with any of its devices.
 func (l *listing) showsOwn(h *Holder) bool {
-	shown, _ := l.container(h)
-	return h.Pod != (kubelet.Pod{}) &&
-		h.has(func(d device) bool { return slices.Contains(shown[d.resource], d.id) })
-}
-
-// showsWithout reports whether List shows a recorded container with none of its devices: the container in
-// List belongs to a later pod of the same name.
-func (l *listing) showsWithout(h *Holder) bool {
-	shown, listed := l.container(h)
-	return listed && !h.has(func(d device) bool { return slices.Contains(shown[d.resource], d.id) })
+	return h.Pod != (kubelet.Pod{}) && h.Devices.HasAny(l.Containers[h.Container()])
 }
 
 // showsElsewhere reports whether List shows a device of a recorded container with a container of another pod:

@@ -44,6 +44,16 @@ func (d Devices) HasAll(part Devices) bool {
 	return true
 }
 
+// HasAny reports whether two sets have a device in common.
+func (d Devices) HasAny(other Devices) bool {
+	for name, ids := range other {
+		if slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(d[name], id) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // View is one answer of PodResources List: every active pod, including pods without devices.
 type View struct {
 	Pods       []Pod
