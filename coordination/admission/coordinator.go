@@ -68,11 +68,11 @@
 //
 // # Persistence
 //
-// The state of admissions in progress is written to <run-dir>/coordinator.json after each Allocate, pairs
-// file and announcement, by a separate goroutine (saved.go, store.go), with the holders found last. A
-// question changes only what the next question replaces. A file with damage, of an unknown
-// version or with wrong permissions is renamed to coordinator.json.bad; without the file, the kubelet's
-// records suffice. The ledger.json of an earlier version is removed.
+// A separate goroutine writes the state of admissions in progress, with the holders found last, to
+// <run-dir>/coordinator.json after each Allocate, pairs file and announcement (saved.go, store.go). The next
+// question replaces what a question has changed. A file with damage, of an unknown version or with wrong
+// permissions is renamed to coordinator.json.bad; without the file, the kubelet's records suffice. The
+// ledger.json of an earlier version is removed.
 //
 // The last 256 decisions are kept in memory for "tandem explain" (package history). Devices of ended
 // containers are shown as free, after a survey of the kubelet (survey.go, status.go).
@@ -157,8 +157,8 @@ func (c *Coordinator) recoverState() {
 	c.restoreHolders()
 }
 
-// Save writes the state for the next server after each Allocate and announcement, and a last time when ctx is
-// done. Must be called at most once.
+// Save writes the state for the next server after each change but those of a question, and a last time when
+// ctx is done. Must be called at most once.
 func (c *Coordinator) Save(ctx context.Context) error {
 	return c.store.run(ctx, c.save)
 }

@@ -28,7 +28,7 @@ type Turn chan struct{}
 // Busy reports whether any call is in progress.
 func (t Turn) Busy() bool { return len(t) > 0 }
 
-// Await waits until no call is in progress. It returns ErrBusy if ctx is done first.
+// Await waits until no call is in progress. Await returns ErrBusy if ctx is done first.
 func (t Turn) Await(ctx context.Context) error {
 	taken := 0
 	defer func() {
@@ -77,7 +77,7 @@ func CallInTurn[T any](ctx context.Context, turn Turn, work func() (T, error)) <
 	return results
 }
 
-// AwaitResult waits for a result until ctx is done; then it returns ErrLate.
+// AwaitResult waits for a result until ctx is done; then the error is ErrLate.
 func AwaitResult[T any](ctx context.Context, results <-chan Result[T]) (none T, err error) {
 	select {
 	case r := <-results:
@@ -95,8 +95,8 @@ func AwaitResult[T any](ctx context.Context, results <-chan Result[T]) (none T, 
 // ErrHangs means that a read or write took too long.
 var ErrHangs = errors.New("the disk does not answer; is it all right?")
 
-// BoundRead returns a function that calls read with a time limit. At most one read is in progress: while one
-// hangs, other callers wait for it. A panic in read is returned as an error.
+// BoundRead returns a function that calls read, or a write, with a time limit. At most one call is in
+// progress: while a call hangs, other callers wait for its end. A panic becomes an error.
 func BoundRead[T any](log *slog.Logger, limit time.Duration, read func() (T, error)) func() (T, error) {
 	turn := make(Turn, 1)
 	return func() (none T, err error) {
@@ -116,7 +116,8 @@ var panicked = status.New(codes.Internal, "internal error")
 // Survive calls a function and returns its error. Survive logs a panic with the stack and returns an error
 // for which [Panicked] reports true, so that a fault costs one answer or one attempt instead of the daemon.
 //
-// Every goroutine with nontrivial work, and every call of the kubelet, runs it in Survive.
+// Survive wraps the nontrivial work of every goroutine of the coordination, and a plugin's part of the calls
+// GetPreferredAllocation and Allocate.
 func Survive(log *slog.Logger, work func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -147,12 +148,12 @@ func Panicked(err error) bool {
 	return s.Code() == panicked.Code() && s.Message() == panicked.Message()
 }
 
-// Complaint is the last error of repeated work, so that each error is logged once. The zero value is that of
+// Complaint is the last error of repeated work, so that each error is logged once. The zero value stands for
 // work without an error so far.
 type Complaint struct{ text string }
 
-// IsNew stores the result of an attempt, nil for a success, and reports whether it is an error other than
-// that of the attempt before.
+// IsNew stores the result of an attempt, nil for a success, and reports whether the result is an error other
+// than the error of the attempt before.
 func (c *Complaint) IsNew(err error) bool {
 	before := c.text
 	c.text = ""

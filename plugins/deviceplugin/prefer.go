@@ -35,8 +35,8 @@ type preference struct {
 	log       *slog.Logger
 }
 
-// prefer asks the Preferrer and repairs its answer. Without an answer in time it uses the Preferrer's Alone
-// choice.
+// prefer asks the Preferrer and repairs the answer. Without an answer in time, the Preferrer's Alone choice
+// counts.
 func (p *preference) prefer(ctx context.Context, q *api.PreferRequest) []string {
 	began := time.Now()
 	defer func() { p.observer.Preferred(p.resource, time.Since(began)) }()
@@ -72,7 +72,7 @@ func (p *preference) alone(q *api.PreferRequest, cause error) []string {
 	return chosen
 }
 
-// alive reports whether the Preferrer is responsive. It waits at most until ctx is done.
+// alive returns an error if the Preferrer hangs until ctx is done.
 func (p *preference) alive(ctx context.Context) error {
 	if p.turn.Await(ctx) != nil {
 		return fmt.Errorf("a preferred allocation of %s hangs: %w", p.resource, context.Cause(ctx))
@@ -80,9 +80,9 @@ func (p *preference) alive(ctx context.Context) error {
 	return nil
 }
 
-// repair returns an answer with exactly size devices, or all available ones; it includes the must-include
-// devices, which count as available, and contains no duplicates. It adds missing devices in the order of
-// their IDs, because the kubelet would add them at random.
+// repair returns an answer without duplicates that has exactly size devices, or all available devices if
+// these are fewer. The must-include devices are part of the answer and count as available. Missing devices
+// are added in the order of the IDs, because the kubelet would add devices at random.
 func repair(q *api.PreferRequest, chosen []string) []string {
 	available, mustInclude, size := q.GetAvailable(), q.GetMustInclude(), int(q.GetSize())
 	open := map[string]bool{}

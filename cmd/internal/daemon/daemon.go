@@ -83,7 +83,7 @@ func runCommand(
 		return exitOK
 	}
 	if flags.probe != noProbe {
-		if err := ask(ctx, flags.Health, flags.probe); err != nil {
+		if err := askProbe(ctx, flags.Health, flags.probe); err != nil {
 			fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)
 			return exitError
 		}

@@ -178,9 +178,9 @@ const (
 	ready   probe = "readyz"
 )
 
-// ask queries the probe of a daemon that serves probes at an address. It returns nil if the daemon passes,
-// else the daemon's reasons.
-func ask(ctx context.Context, at address, what probe) error {
+// askProbe queries the probe of a daemon that serves probes at an address. The result is nil if the daemon
+// passes, else the daemon's reasons.
+func askProbe(ctx context.Context, at address, what probe) error {
 	network, address := at.splitNetwork()
 	if address == "" {
 		return fmt.Errorf("ask for /%s: nothing is served, give --health-probe-bind-address too", what)

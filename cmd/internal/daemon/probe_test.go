@@ -19,7 +19,7 @@ func await(t *testing.T, at address, what probe, want string) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := ask(t.Context(), at, what)
+		err := askProbe(t.Context(), at, what)
 		if err == nil && want == "" || err != nil && want != "" && strings.Contains(err.Error(), want) {
 			return
 		}
@@ -58,11 +58,11 @@ func TestAsk(t *testing.T) {
 	await(t, newer, alive, "")
 	m.Begin()
 	await(t, newer, ready, "")
-	if err := ask(t.Context(), at("none.sock"), alive); err == nil {
+	if err := askProbe(t.Context(), at("none.sock"), alive); err == nil {
 		t.Error("a daemon that is not there is alive")
 	}
 	const flag = "--health-probe-bind-address"
-	if err := ask(t.Context(), "", alive); err == nil || !strings.Contains(err.Error(), flag) {
+	if err := askProbe(t.Context(), "", alive); err == nil || !strings.Contains(err.Error(), flag) {
 		t.Error(err)
 	}
 }
