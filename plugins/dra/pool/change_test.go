@@ -317,3 +317,23 @@ func TestTokens(t *testing.T) {
 		t.Errorf("other devices are published: %s", cmp.Diff(want, got))
 	}
 }
+
+// A claim keeps the VF that it was allocated, also while it has another one: the reserved VF of a GPU can be
+// allocated by itself before it is published as reserved again, and a pair with it could never be prepared.
+func TestIdleVFOfClaimIsInNoPair(t *testing.T) {
+	t.Parallel()
+	machine := load(t, "oci-mi300x-derived", 2)
+	options := sharing
+	options.Bound = map[string]string{"vf-0c-00-1": "0000:2a:00.1", "gpu-2f-00-0": "0000:2a:00.1"}
+	options.InUse = map[string]string{
+		"0000:0c:00.1": "vf-0c-00-1", "0000:2a:00.1": "vf-0c-00-1", "0000:2f:00.0": "gpu-2f-00-0",
+	}
+	for _, counters := range []bool{true, false} {
+		options.Counters = counters
+		p := pool.Build(machine, options)
+		name := map[bool]string{true: "pair-11-00-0", false: "gpu-vf-11-00-0"}[counters]
+		if d := p.Devices[name]; !slices.Equal(d.VFs, []string{"0000:0c:00.2"}) {
+			t.Errorf("counters %t: %s has %v", counters, name, d.VFs)
+		}
+	}
+}
