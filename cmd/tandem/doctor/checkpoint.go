@@ -4,36 +4,71 @@ package doctor
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// damagedCheckpoint finds a checkpoint that cannot be read.
-func damagedCheckpoint(n *Node) []Finding {
-	path := kubelet.CheckpointPath(n.KubeletDir)
-	damage := ""
-	if err := n.unreadCheckpoint; err != nil && !errors.Is(err, fs.ErrNotExist) && !n.noteDenied(path, err) {
-		damage = fmt.Sprintf("%s: %v", path, err)
-	}
-	return []Finding{{
-		ID: "checkpoint", Severity: Warning,
-		Summary:  "The kubelet's device checkpoint cannot be read.",
-		Evidence: evidenceOf(damage),
-		Why: "Without other sources, Tandem identifies containers by the checkpoint. A kubelet that cannot read " +
+// checkpointChecks are the checks of the kubelet's checkpoint, and of the DRA driver's, on a node in the mode
+// of device plugins.
+var checkpointChecks = []check{
+	{
+		id: "checkpoint", severity: Warning, in: ofPlugins,
+		summary: "The kubelet's device checkpoint cannot be read.",
+		why: "Without other sources, Tandem identifies containers by the checkpoint. A kubelet that cannot read " +
 			"the checkpoint forgets all allocations at its next start.",
-		Fix: []string{"drain the node, then: " + restartAround("rm "+path)},
-	}}
+		find: func(n *Node, f *Finding) {
+			path, err := kubelet.CheckpointPath(n.KubeletDir), n.unreadCheckpoint
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !n.noteDenied(path, err) {
+				f.addSeen("%s: %v", path, err)
+			}
+			f.Fix = []string{"drain the node, then: " + restartAround("rm "+path)}
+		},
+	},
+	{
+		id: "offered-twice", severity: Error, in: ofPlugins,
+		summary: "%s is offered under two names.",
+		why:     "The kubelet counts them as different devices and can allocate one device to two pods.",
+		fix: []string{
+			"select every VF in only one pool; an unused resource name disappears at the next start " +
+				"of the kubelet",
+		},
+		find: (*Node).findOfferedTwice,
+	},
+	{
+		id: "device-gone", severity: Warning, in: ofPlugins,
+		summary: "%s is allocated to pods and missing on this machine.",
+		why: "The pods cannot be restarted in place; kubelets from 1.34 on crash on a device that vanishes " +
+			"from its plugin's list.",
+		fix: []string{
+			"delete the pods; bring the devices back (sriov_numvfs), or drain the node before VFs are changed",
+		},
+		find: (*Node).findGoneDevices,
+	},
+	{
+		id: "claims", severity: Error, in: ofPlugins,
+		summary: "The devices of prepared claims are not known.",
+		why: "Any device may belong to a pod with a claim, of the time when this node was in the mode of DRA: " +
+			"a plugin that starts now offers none.",
+		find: func(n *Node, f *Finding) {
+			dir := filepath.Join(n.KubeletDir, "plugins", coordination.DRADriver)
+			_, err := coordination.ReadClaimHolders(dir, n.CDIDir)
+			if err != nil && !n.noteDenied(filepath.Join(dir, coordination.ClaimsFile), err) {
+				f.addSeen("%v", err)
+			}
+			f.Fix = []string{coordination.ClaimsRemedy(dir)}
+		},
+	},
 }
 
-// offeredTwice finds devices that are registered under two resources.
-func offeredTwice(n *Node) []Finding {
+// findOfferedTwice finds devices that are registered under two resources.
+func (n *Node) findOfferedTwice(f *Finding) {
 	registered, resources := n.checkpoint.Registered(), map[string][]string{} // by ID
 	for _, resource := range slices.Sorted(maps.Keys(registered)) {
 		for _, id := range registered[resource] {
@@ -42,64 +77,34 @@ func offeredTwice(n *Node) []Finding {
 			}
 		}
 	}
-	var list []string
 	for _, id := range slices.Sorted(maps.Keys(resources)) {
 		if len(resources[id]) > 1 {
-			list = append(list, id+": "+strings.Join(resources[id], ", "))
+			f.addSeen("%s: %s", id, strings.Join(resources[id], ", "))
 		}
 	}
-	return []Finding{{
-		ID: "offered-twice", Severity: Error,
-		Summary:  fmt.Sprintf("%s offered under two names.", cli.CountAre(len(list), "device")),
-		Evidence: n.inCheckpoint(list),
-		Why:      "The kubelet counts them as different devices and can allocate one device to two pods.",
-		Fix: []string{
-			"select every VF in only one pool; an unused resource name disappears at the next start " +
-				"of the kubelet",
-		},
-	}}
+	n.nameCheckpoint(f)
 }
 
-// goneDevices finds devices of pods that the machine does not have any more.
-func goneDevices(n *Node) []Finding {
-	var list []string
+// findGoneDevices finds devices of pods that the machine does not have any more.
+func (n *Node) findGoneDevices(f *Finding) {
 	for container, devices := range n.checkpoint.Containers() {
 		for resource, ids := range devices {
 			for _, id := range ids {
-				if n.isGone(id) {
-					list = append(list, fmt.Sprintf("%s of %s, held by %s (pod UID/container)", id, resource, container))
+				address, err := topology.ParseAddress(id)
+				if _, there := n.Tree.Device(address); err == nil && !there {
+					f.addSeen("%s of %s, held by %s (pod UID/container)", id, resource, container)
 				}
 			}
 		}
 	}
-	slices.Sort(list)
-	return []Finding{{
-		ID: "device-gone", Severity: Warning,
-		Summary: fmt.Sprintf("%s allocated to pods and missing on this machine.",
-			cli.CountAre(len(list), "device")),
-		Evidence: n.inCheckpoint(list),
-		Why: "The pods cannot be restarted in place; kubelets from 1.34 on crash on a device that vanishes " +
-			"from its plugin's list.",
-		Fix: []string{
-			"delete the pods; bring the devices back (sriov_numvfs), or drain the node before VFs are changed",
-		},
-	}}
+	slices.Sort(f.Evidence)
+	n.nameCheckpoint(f)
 }
 
-// inCheckpoint returns devices as evidence, with the checkpoint as the last; none without devices.
-func (n *Node) inCheckpoint(devices []string) []string {
-	if len(devices) == 0 {
-		return nil
+// nameCheckpoint counts the devices that are the evidence, and adds the checkpoint as the last.
+func (n *Node) nameCheckpoint(f *Finding) {
+	if len(f.Evidence) > 0 {
+		f.countSeen("device")
+		f.Evidence = someOf(append(f.Evidence, kubelet.CheckpointPath(n.KubeletDir)))
 	}
-	return someOf(append(devices, kubelet.CheckpointPath(n.KubeletDir)))
-}
-
-// isGone reports whether an ID is the address of a PCI function that the machine does not have.
-func (n *Node) isGone(id string) bool {
-	address, err := topology.ParseAddress(id)
-	if err != nil {
-		return false
-	}
-	_, there := n.Tree.Device(address)
-	return !there
 }

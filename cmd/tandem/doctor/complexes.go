@@ -12,6 +12,86 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
+// complexChecks are the checks of complexes of GPU and NIC. Without V3 of a DMA function its NIC is unknown.
+// ATS beside ports with a wrong ACS is part of the findings about ACS.
+var complexChecks = []check{
+	{
+		id: "complex", severity: Warning, noun: "complex",
+		summary: "%s of GPU and NIC cannot be used.",
+		why:     "Tandem knows no NIC near the GPUs of such a complex: the GPUs are in no pair.",
+		fix: []string{
+			"look for missing functions with lspci -tv",
+			"a DMA function and the PFs of its NIC have the same keyword V3: lspci -vv, as root",
+		},
+		find: func(n *Node, f *Finding) {
+			for _, one := range n.complexes.all {
+				if one.Fault != "" && !one.Unread {
+					f.addSeen("%s", one.Fault)
+				}
+			}
+		},
+	},
+	{
+		id: "complex", severity: Unknown, noun: "NIC",
+		summary: "%s is not known of GPUs with a DMA function.",
+		why:     "Tandem knows no NIC near such a GPU, or not all PFs of the NIC: what is unknown is in no pair.",
+		fix: []string{
+			"run tandem doctor as root, and the daemons as in the manifests (runAsUser: 0)",
+			"still unknown to root: the vpd file is absent or damaged",
+		},
+		find: func(n *Node, f *Finding) {
+			for _, one := range n.complexes.all {
+				switch {
+				case one.Unread && one.Fault != "":
+					f.addSeen("%s", one.Fault)
+				case one.Unread:
+					f.addSeen("keyword V3 in the vpd file of a PF beside NIC %s is unknown, and so whether DMA function %s "+
+						"serves the PF", one.NICs[0], one.Function)
+				}
+			}
+		},
+	},
+	{each: findWrongACS},
+	{
+		id: "complex-ats", severity: Warning, noun: "NIC",
+		summary: "%s with ATS in complexes that want none.",
+		why: "A NIC with ATS sends translated requests. On bare metal and over NVLink-C2C the right values of " +
+			"ACS are those for untranslated ones (rdma_topo of rdma-core).",
+		fix:  []string{"mlxconfig -d ADDRESS set ATS_ENABLED=0, and a cold reset"},
+		find: (*Node).findUnwantedATS,
+	},
+	{
+		id: "complex-ats", severity: Warning, noun: "NIC",
+		summary: "%s without ATS, for guests.",
+		why: "Only translated requests pass from the NIC to the GPU within the switch; without ATS GPUDirect " +
+			"RDMA of a guest crosses the root complex and the IOMMU, and is slow.",
+		fix: []string{"mlxconfig -d ADDRESS set ATS_ENABLED=1, and a cold reset"},
+		find: func(n *Node, f *Finding) {
+			c := n.complexes
+			for _, one := range c.all {
+				for _, a := range one.NICs {
+					nic, _ := c.tree.Device(a)
+					if !nic.ATS && one.Kind == topology.KindInline && c.usage == guests && c.isRead(nic) {
+						f.addSeen("NIC %s: no ATS in the configuration space", a)
+					}
+				}
+			}
+		},
+	},
+	{
+		id: "complex-iommu", severity: Warning,
+		summary: "IOMMU groups of GPUs and NICs do not fit their complexes.",
+		why: "The GPU's driver allows GPUDirect RDMA over a DMA function only from the GPU's IOMMU group, and " +
+			"functions that are independent have groups of their own.",
+		fix: []string{
+			"the right ACS at boot (pci=config_acs=, or the BIOS): the kernel makes the groups then, and setpci " +
+				"does not change them",
+			"without any group: enable the IOMMU in the firmware and the kernel",
+		},
+		find: func(n *Node, f *Finding) { f.Evidence = someOf(n.complexes.wrongGroups()) },
+	},
+}
+
 // acsBits are wanted bits of the ACS control register in the format of the kernel's parameter
 // pci=config_acs= (Documentation/admin-guide/kernel-parameters.txt): from bit 6 to bit 0 Direct Translated
 // P2P, Egress Control, Upstream Forwarding, Completion Redirect, Request Redirect, Translation Blocking,
@@ -110,8 +190,8 @@ func (c complexes) wrongPorts(kind topology.Kind) (wrong []complexPort) {
 	return wrong
 }
 
-// complexACS finds ports whose ACS is wrong for the complexes of the machine.
-func complexACS(n *Node) (findings []Finding) {
+// findWrongACS finds ports whose ACS is wrong for the complexes of the machine.
+func findWrongACS(n *Node) (findings []Finding) {
 	c := n.complexes
 	for _, kind := range []topology.Kind{topology.KindDMA, topology.KindC2C, topology.KindInline} {
 		wrong := c.wrongPorts(kind)
@@ -199,124 +279,46 @@ func acsFix(kind topology.Kind, wrong []complexPort, usages []usage) (fix []stri
 	return fix
 }
 
-// complexFaults finds complexes without a near NIC. Without V3 of the DMA function the NIC is unknown.
-func complexFaults(n *Node) []Finding {
+// findUnwantedATS finds NICs with ATS of C2C complexes, and of inline complexes that may be on bare metal.
+func (n *Node) findUnwantedATS(f *Finding) {
 	c := n.complexes
-	var broken, unknown []string
-	for _, one := range c.all {
-		switch {
-		case one.Fault == "" && one.Unread:
-			unknown = append(unknown, fmt.Sprintf("keyword V3 in the vpd file of a PF beside NIC %s is unknown, "+
-				"and so whether DMA function %s serves the PF", one.NICs[0], one.Function))
-		case one.Fault == "":
-		case one.Unread:
-			unknown = append(unknown, one.Fault)
-		default:
-			broken = append(broken, one.Fault)
-		}
-	}
-	const why = "Tandem knows no NIC near the GPUs of such a complex: the GPUs are in no pair."
-	return []Finding{
-		{
-			ID: "complex", Severity: Warning,
-			Summary:  cli.Count(len(broken), "complex") + " of GPU and NIC cannot be used.",
-			Evidence: someOf(broken), Why: why,
-			Fix: []string{
-				"look for missing functions with lspci -tv",
-				"a DMA function and the PFs of its NIC have the same keyword V3: lspci -vv, as root",
-			},
-		},
-		{
-			ID: "complex", Severity: Unknown,
-			Summary:  cli.CountAre(len(unknown), "NIC") + " not known of GPUs with a DMA function.",
-			Evidence: someOf(unknown),
-			Why:      "Tandem knows no NIC near such a GPU, or not all PFs of the NIC: what is unknown is in no pair.",
-			Fix: []string{
-				"run tandem doctor as root, and the daemons as in the manifests (runAsUser: 0)",
-				"still unknown to root: the vpd file is absent or damaged",
-			},
-		},
-	}
-}
-
-// complexATS finds NICs of C2C complexes with ATS, and of inline complexes with ATS on bare metal or without
-// in guests. ATS beside ports with a wrong ACS is part of the finding about ACS.
-func complexATS(n *Node) []Finding {
-	c := n.complexes
-	var with, without []string
 	undecided := c.usage == either && len(c.wrongPorts(topology.KindInline)) == 0
 	for _, one := range c.all {
+		unwanted := one.Kind == topology.KindC2C || one.Kind == topology.KindInline && undecided
 		for _, a := range one.NICs {
-			nic, _ := c.tree.Device(a)
-			switch {
-			case nic.ATS && (one.Kind == topology.KindC2C || one.Kind == topology.KindInline && undecided):
-				with = append(with, fmt.Sprintf("NIC %s: ATS in the configuration space", a))
-			case !nic.ATS && one.Kind == topology.KindInline && c.usage == guests && c.isRead(a):
-				without = append(without, fmt.Sprintf("NIC %s: no ATS in the configuration space", a))
+			if nic, _ := c.tree.Device(a); nic.ATS && unwanted {
+				f.addSeen("NIC %s: ATS in the configuration space", a)
 			}
 		}
 	}
-	fix := []string{"mlxconfig -d ADDRESS set ATS_ENABLED=0, and a cold reset"}
 	if undecided {
-		fix = append(fix, "if the devices are for guests: keep ATS, and set 1x111x1 at the NIC's downstream port, "+
-			"xx111x1 at the GPU's downstream port and the root port (pci=config_acs=)")
-	}
-	return []Finding{
-		{
-			ID: "complex-ats", Severity: Warning,
-			Summary:  cli.Count(len(with), "NIC") + " with ATS in complexes that want none.",
-			Evidence: someOf(with),
-			Why: "A NIC with ATS sends translated requests. On bare metal and over NVLink-C2C the right values of " +
-				"ACS are those for untranslated ones (rdma_topo of rdma-core).",
-			Fix: fix,
-		},
-		{
-			ID: "complex-ats", Severity: Warning,
-			Summary:  cli.Count(len(without), "NIC") + " without ATS, for guests.",
-			Evidence: someOf(without),
-			Why: "Only translated requests pass from the NIC to the GPU within the switch; without ATS GPUDirect " +
-				"RDMA of a guest crosses the root complex and the IOMMU, and is slow.",
-			Fix: []string{"mlxconfig -d ADDRESS set ATS_ENABLED=1, and a cold reset"},
-		},
+		f.Fix = append(f.Fix, "if the devices are for guests: keep ATS, and set 1x111x1 at the NIC's downstream "+
+			"port, xx111x1 at the GPU's downstream port and the root port (pci=config_acs=)")
 	}
 }
 
 // isRead reports whether the configuration space of a function is known: that of the port above is.
-func (c complexes) isRead(a topology.Address) bool {
-	d, _ := c.tree.Device(a)
+func (c complexes) isRead(d *topology.Device) bool {
 	bridges := d.Bridges()
 	port, ok := c.tree.Device(bridges[len(bridges)-1])
 	return ok && port.ACS != topology.ACSUnknown
 }
 
-// complexGroups finds functions whose IOMMU group does not fit the complex: DMA function and GPU share a
+// wrongGroups returns the functions whose IOMMU group does not fit the complex: DMA function and GPU share a
 // group; GPUs and NICs of C2C complexes and of guests have groups of their own; on bare metal NIC and GPU of
 // an inline complex share a group, or have none.
-func complexGroups(n *Node) []Finding {
-	c := n.complexes
-	var list []string
+func (c complexes) wrongGroups() (list []string) {
 	for _, one := range c.all {
 		switch {
 		case one.Kind == topology.KindDMA:
 			list = append(list, c.findApart(append([]topology.Address{one.Function}, one.GPUs...), false)...)
 		case one.Kind == topology.KindC2C, c.usage == guests:
-			list = append(list, c.findTogether(append(slices.Clone(one.GPUs), one.NICs...))...)
+			list = append(list, c.findTogether(slices.Concat(one.GPUs, one.NICs))...)
 		case c.usage == bareMetal:
-			list = append(list, c.findApart(append(slices.Clone(one.GPUs), one.NICs...), true)...)
+			list = append(list, c.findApart(slices.Concat(one.GPUs, one.NICs), true)...)
 		}
 	}
-	return []Finding{{
-		ID: "complex-iommu", Severity: Warning,
-		Summary:  "IOMMU groups of GPUs and NICs do not fit their complexes.",
-		Evidence: someOf(list),
-		Why: "The GPU's driver allows GPUDirect RDMA over a DMA function only from the GPU's IOMMU group, and " +
-			"functions that are independent have groups of their own.",
-		Fix: []string{
-			"the right ACS at boot (pci=config_acs=, or the BIOS): the kernel makes the groups then, and setpci " +
-				"does not change them",
-			"without any group: enable the IOMMU in the firmware and the kernel",
-		},
-	}}
+	return list
 }
 
 // findApart returns the functions with another IOMMU group than the first; none of them needs a group if that

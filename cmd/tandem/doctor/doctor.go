@@ -4,11 +4,11 @@
 // each finding has evidence, consequence and fix.
 //
 // [Node.Read] reads a [Node] once: the machine, the kubelet's settings, the status of the daemons, the
-// offered devices, the refused pods. [Examine] reads the rest, and runs the checks of the node's mode, which
-// are listed in the order of the report. Doctor changes nothing.
+// offered devices, the refused pods. [Examine] reads the rest, and runs the checks: rows of texts, with a
+// function that finds the evidence, in the order of the report. Doctor changes nothing.
 //
 // A kubelet's settings are judged as the kubelet's Topology, CPU and Memory Managers do. With a finding of
-// [ManagerSettings.Refusals], or with one of staleStates, the kubelet does not start; with one of
+// [Node.Refusals], or with one of staleStates, the kubelet does not start; with one of
 // adviseSettings the kubelet starts, and pods lose near pairs.
 //
 // Request shapes are judged by the Topology Manager's own rule ([model.Kubelet]) under the policy that doctor
@@ -21,6 +21,7 @@ package doctor
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,24 +43,26 @@ import (
 // below the root of the kubelet's process, also in the texts of errors.
 func Examine(n Node) Findings {
 	found := Findings{Findings: []Finding{}}
+	in := ofPlugins
+	switch {
+	case n.Recorded:
+		in, n.settings = ofRecording, &settings{Settings: kubelet.Settings{Policy: restricted}}
+	case n.Mode == coordination.DRA:
+		in = ofDRA
+	}
 	n.readHardware()
-	if n.Recorded {
-		assumed := ManagerSettings{Settings: kubelet.Settings{Policy: restricted}}
-		n.shapes = n.readShapes(assumed)
-		found.Findings = append(found.Findings, runChecks(&n, checksOfRecording...)...)
-		return found
-	}
 	k := n.readSettings()
-	n.checkpoint, n.unreadCheckpoint = kubelet.ReadCheckpoint(n.KubeletDir)
-	n.daemons = n.readDaemons()
-	checks := checksOfDRA
-	if n.Mode != coordination.DRA {
-		n.shapes, checks = n.readShapes(k.ManagerSettings), checksOfPlugins
-		found.Remark = strings.TrimSpace(strings.Join(slices.Concat([]string{
-			n.remarkKubelet(), remarkUncounted(n.Refused, k.Policy), n.shapes.remarkFewer(), remarkMounted(n.Mounted),
-		}, hintDecisions(n.Notes)), " "))
+	if in != ofRecording {
+		n.checkpoint, n.unreadCheckpoint = kubelet.ReadCheckpoint(n.KubeletDir)
+		n.readDaemons(context.Background())
 	}
-	for _, one := range runChecks(&n, checks...) {
+	if in != ofDRA {
+		n.shapes = n.readShapes()
+	}
+	if in == ofPlugins {
+		found.Remark = n.listRemarks()
+	}
+	for _, one := range runChecks(&n, in, allChecks...) {
 		for _, list := range [][]string{one.Evidence, one.Fix} {
 			for i, text := range list {
 				list[i] = machine.OnNode(k.process.Root, text)
@@ -70,47 +73,89 @@ func Examine(n Node) Findings {
 	return found
 }
 
-// check returns what it finds on a node. A finding without evidence is none.
-type check func(n *Node) []Finding
+// listRemarks returns what could not be looked at, and what is to be expected of the node, where that is no
+// finding.
+func (n *Node) listRemarks() string {
+	remarks := []string{n.remarkKubelet(), remarkUncounted(n.Refused, n.settings.Policy), n.shapes.remarkFewer()}
+	if n.Mounted != "" {
+		remarks = append(remarks, "The VFs are those of a pod's ConfigMap, "+n.Mounted+".")
+	}
+	for _, note := range n.Notes {
+		if strings.Contains(note, coordination.OfHints) {
+			remarks = append(remarks, note)
+		}
+	}
+	return strings.TrimSpace(strings.Join(remarks, " "))
+}
 
-// runChecks runs checks in their order.
-func runChecks(n *Node, checks ...check) (findings []Finding) {
-	for _, check := range checks {
-		findings = append(findings, check(n)...)
+// check is a row of the report: the texts of a finding, and how the finding is seen on a node.
+type check struct {
+	id       string
+	severity Severity
+	in       reports // 0: all
+	// summary is a sentence. With a noun, %s is the number of the things that are the evidence, of which the
+	// report shows a few: "%s has no driver." is also the sentence about several.
+	summary, noun string
+	why           string
+	fix           []string
+	// find adds the evidence to the finding, and completes the texts. A finding without evidence is none.
+	find func(n *Node, f *Finding)
+	// each returns any number of findings, instead of the fields above.
+	each func(n *Node) []Finding
+}
+
+// reports are kinds of nodes: with device plugins, in the mode of DRA, recorded.
+type reports int
+
+const (
+	ofPlugins reports = 1 << iota
+	ofDRA
+	ofRecording
+	ofNodes = ofPlugins | ofDRA
+)
+
+// allChecks are in the order of the report. In the mode of DRA the kubelet's managers align no devices, and
+// its device manager hands none out.
+var allChecks = slices.Concat(kubeletChecks, hardwareChecks, complexChecks, shapeChecks, podChecks,
+	pluginChecks, draChecks, daemonChecks, checkpointChecks, folderChecks)
+
+// runChecks runs the checks of a kind of node in their order.
+func runChecks(n *Node, in reports, checks ...check) (findings []Finding) {
+	for _, c := range checks {
+		switch {
+		case c.in != 0 && c.in&in == 0:
+		case c.each != nil:
+			findings = append(findings, c.each(n)...)
+		default:
+			findings = append(findings, c.examine(n))
+		}
 	}
 	return keepProven(findings)
+}
+
+// examine returns the finding of a check, without evidence if there is none.
+func (c check) examine(n *Node) Finding {
+	f := Finding{ID: c.id, Severity: c.severity, Summary: c.summary, Why: c.why, Fix: slices.Clone(c.fix)}
+	c.find(n, &f)
+	if c.noun != "" {
+		f.countSeen(c.noun)
+		f.Evidence = someOf(f.Evidence)
+	}
+	return f
+}
+
+// countSeen puts the number of the things that are the evidence into the summary.
+func (f *Finding) countSeen(noun string) {
+	if strings.HasPrefix(f.Summary, "%s") && len(f.Evidence) > 1 {
+		f.Summary = strings.Replace(strings.Replace(f.Summary, "%s is", "%s are", 1), " has ", " have ", 1)
+	}
+	f.Summary = fmt.Sprintf(f.Summary, cli.Count(len(f.Evidence), noun))
 }
 
 // keepProven returns the findings with evidence.
 func keepProven(findings []Finding) []Finding {
 	return slices.DeleteFunc(findings, func(f Finding) bool { return len(f.Evidence) == 0 })
 }
-
-// The checks of the machine, of what the plugins are asked for on the empty node, and of what runs.
-var (
-	ofHardware = []check{
-		unknownNodes, noGPU, gpuDrivers, noVF, notCreated, sriovOff, findUnbound, withoutRDMA, degradedLinks,
-		findRedirects, unreadRedirects, deviceNodes, complexFaults, complexACS, complexATS, complexGroups,
-	}
-	ofShapes  = []check{refusedShapes, refusedForCPUs, farShapes}
-	ofDaemons = []check{silentDaemons, lostDevices, unsoundDevices}
-)
-
-// The checks of a node by its mode, and of a recording, in the order of the report. In the mode of DRA the
-// kubelet's managers align no devices, and its device manager hands none out.
-var (
-	checksOfPlugins = slices.Concat(
-		[]check{unknownProcess, unreadConfig, topologyPolicy, managerSettings}, ofHardware, ofShapes,
-		[]check{slowMerge, refusedPods, unofferedGPUs, findUnenforced, kubeletSockets, stockPlugins}, ofDaemons,
-		[]check{
-			damagedCheckpoint, offeredTwice, goneDevices, unknownClaims, runFolder, runFolders, bothModes, noRight,
-		})
-	checksOfDRA = slices.Concat(
-		[]check{unknownProcess, unreadConfig}, ofHardware,
-		[]check{findUnenforced, stockPlugins, draSocket, unpublishedGPUs, draGates, staleKubelet}, ofDaemons,
-		[]check{bothModes, runFolder, noRight})
-	checksOfRecording = slices.Concat(ofHardware, ofShapes, []check{findUnrecorded})
-)
 
 // Findings are all findings of a node, as -o json prints them.
 type Findings struct {
@@ -145,52 +190,21 @@ func Report(findings []Finding) []byte {
 	return out.Bytes()
 }
 
-// findUnrecorded finds that subjects are missing in a recording.
-func findUnrecorded(*Node) []Finding {
-	return []Finding{{
-		ID: "recording", Severity: Unknown,
-		Summary: "A recording tells nothing of the kubelet, the plugins, containers and device nodes.",
-		Evidence: []string{
-			"the hardware is judged, and requests of containers for policy " + restricted +
-				" on the empty node, without CPUs",
-		},
-		Why: "The report lacks these checks.",
-		Fix: []string{"run tandem doctor on the node, as root"},
-	}}
-}
-
 // noteDenied reports whether an error is a lack of permission, and notes the closed path: it is neither
 // missing nor damaged, and its only finding is [noRight].
 func (n *Node) noteDenied(path string, err error) bool {
 	if !errors.Is(err, fs.ErrPermission) {
 		return false
 	}
-	for isClosed(path) { // then a folder above is closed
-		path = filepath.Dir(path)
+	for errors.Is(err, fs.ErrPermission) {
+		if _, err = os.Lstat(path); errors.Is(err, fs.ErrPermission) { // then a folder above is closed
+			path = filepath.Dir(path)
+		}
 	}
 	if !slices.Contains(n.closed, path) {
 		n.closed = append(n.closed, path)
 	}
 	return true
-}
-
-func isClosed(path string) bool {
-	_, err := os.Lstat(path)
-	return errors.Is(err, fs.ErrPermission)
-}
-
-// noRight finds the closed files and folders.
-func noRight(n *Node) []Finding {
-	slices.Sort(n.closed)
-	return []Finding{{
-		ID: "no-right", Severity: Unknown,
-		Summary: fmt.Sprintf("User %d is not permitted to read %s.",
-			os.Geteuid(), cli.Count(len(n.closed), "file or folder")),
-		Evidence: someOf(n.closed), Why: "The report lacks this data.",
-		Fix: []string{
-			"run tandem doctor as root: sudo tandem doctor", "in a debug container: kubectl debug --profile=sysadmin",
-		},
-	}}
 }
 
 // whyUnreached says why nobody answers on a socket; "" for an answer, and for a closed socket.
@@ -233,13 +247,13 @@ type Finding struct {
 	Fix      []string `json:"fix"` // commands, or lines of a configuration
 }
 
-// evidenceOf returns a text as evidence, none if it is empty.
-func evidenceOf(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return []string{text}
+// addSeen adds evidence.
+func (f *Finding) addSeen(format string, args ...any) {
+	f.Evidence = append(f.Evidence, fmt.Sprintf(format, args...))
 }
+
+// evidenceOf returns a text as evidence, none if it is empty.
+func evidenceOf(text string) []string { return evidenceIf(text != "", text) }
 
 // evidenceIf returns evidence if a condition holds.
 func evidenceIf(found bool, evidence ...string) []string {
@@ -255,5 +269,5 @@ func someOf(list []string) []string {
 	if len(list) <= few+1 {
 		return list
 	}
-	return append(append([]string{}, list[:few]...), fmt.Sprintf("and %d more", len(list)-few))
+	return append(slices.Clone(list[:few]), fmt.Sprintf("and %d more", len(list)-few))
 }

@@ -3,75 +3,80 @@
 package doctor
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
 
-// unknownClaims finds claims of unknown devices, in the DRA driver's checkpoint on a node in the mode of
-// device plugins.
-func unknownClaims(n *Node) []Finding {
-	dir := filepath.Join(n.KubeletDir, "plugins", coordination.DRADriver)
-	damage := ""
-	_, err := coordination.ReadClaimHolders(dir, n.CDIDir)
-	if err != nil && !n.noteDenied(filepath.Join(dir, coordination.ClaimsFile), err) {
-		damage = fmt.Sprint(err)
-	}
-	return []Finding{{
-		ID: "claims", Severity: Error,
-		Summary:  "The devices of prepared claims are not known.",
-		Evidence: evidenceOf(damage),
-		Why: "Any device may belong to a pod with a claim, of the time when this node was in the mode of DRA: " +
-			"a plugin that starts now offers none.",
-		Fix: []string{coordination.ClaimsRemedy(dir)},
-	}}
-}
-
-// unpublishedGPUs finds GPUs that the DRA driver does not publish, by the driver's notes.
-func unpublishedGPUs(n *Node) []Finding {
-	return []Finding{{
-		ID: "gpus-not-offered", Severity: Error,
-		Summary:  "The DRA driver publishes no GPU of this machine.",
-		Evidence: n.NoGPUs,
-		Why:      "No pod gets a GPU here.",
-		Fix: []string{
+// draChecks are the checks of a node in the mode of DRA.
+var draChecks = []check{
+	{
+		id: "dra-socket", severity: Error, in: ofDRA,
+		summary: "The kubelet cannot find the DRA driver.",
+		why:     "No pod with a claim can start or terminate on this node.",
+		fix: []string{
+			"check the log of tandem-dra on this node; its --kubelet-dir has to be the kubelet's --root-dir",
+		},
+		find: func(n *Node, f *Finding) { f.Evidence = evidenceOf(n.unreachedDriver()) },
+	},
+	{ // by the driver's notes
+		id: "gpus-not-offered", severity: Error, in: ofDRA,
+		summary: "The DRA driver publishes no GPU of this machine.",
+		why:     "No pod gets a GPU here.",
+		fix: []string{
 			"look at the pod of tandem-dra on this node: kubectl logs",
 			"if it waits for NVML: set gpu.driverRoot=/, or /run/nvidia/driver if the GPU operator installs it",
 			"if gpu.vendor is another vendor's: set gpu.vendor=auto",
 		},
-	}}
-}
-
-// staleKubelet finds a kubelet that expects devices from device plugins that no longer run: resources of the
-// running DRA driver that the kubelet still has from them.
-func staleKubelet(n *Node) []Finding {
-	var stale []string
-	registered := n.checkpoint.Registered()
-	for _, r := range n.Plugins.Resources {
-		if ids, known := registered[r.Name]; known {
-			stale = append(stale, fmt.Sprintf("%s: %s registered, %s",
-				kubelet.CheckpointPath(n.KubeletDir), r.Name, cli.Count(len(ids), "device")))
-		}
-	}
-	f := Finding{
-		ID: "kubelet-stale-resources", Severity: Warning,
-		Summary:  "The kubelet still has resources of device plugins, and this node is in DRA mode.",
-		Evidence: someOf(stale),
-		Why: "A kubelet with the Topology Manager policy restricted or single-numa-node rejects pods that " +
+		find: func(n *Node, f *Finding) { f.Evidence = n.notesWith(gpu.Unpublished) },
+	},
+	{
+		id: "dra-gates", severity: Warning, in: ofDRA,
+		summary: "The API server lacks features for pairs.",
+		why: "Tandem then publishes a simpler form: pairs are still on one switch, but more devices stay " +
+			"idle.",
+		fix: []string{
+			"Kubernetes 1.36 or later; before, --feature-gates=DRAPartitionableDevices=true,DRADeviceTaints=true " +
+				"for kube-apiserver, kube-scheduler, kube-controller-manager and kubelet",
+		},
+		find: func(n *Node, f *Finding) { f.Evidence = n.notesWith("feature gate ") },
+	},
+	{ // resources of the running DRA driver that the kubelet still has from device plugins
+		id: "kubelet-stale-resources", severity: Warning, in: ofDRA,
+		summary: "The kubelet still has resources of device plugins, and this node is in DRA mode.",
+		why: "A kubelet with the Topology Manager policy restricted or single-numa-node rejects pods that " +
 			"request these resources (TopologyAffinityError), until five minutes after the device plugins have " +
 			"stopped, and as long as one of their pods runs.",
-		Fix: []string{"restart the kubelet, which ends no pod: systemctl restart kubelet"},
+		fix: []string{"restart the kubelet, which ends no pod: systemctl restart kubelet"},
+		find: func(n *Node, f *Finding) {
+			registered := n.checkpoint.Registered()
+			for _, r := range n.status.Resources {
+				if ids, known := registered[r.Name]; known {
+					f.addSeen("%s: %s registered, %s", kubelet.CheckpointPath(n.KubeletDir), r.Name,
+						cli.Count(len(ids), "device"))
+				}
+			}
+			f.Evidence = someOf(f.Evidence)
+			if policy := n.settings.Policy; policy == restricted || policy == singleNode {
+				f.Severity = Error
+			}
+		},
+	},
+}
+
+// notesWith returns the notes of the daemons that begin with a text.
+func (n *Node) notesWith(beginning string) (notes []string) {
+	for _, note := range n.Notes {
+		if strings.HasPrefix(note, beginning) {
+			notes = append(notes, note)
+		}
 	}
-	if policy := n.settings.Policy; policy == restricted || policy == singleNode {
-		f.Severity = Error
-	}
-	return []Finding{f}
+	return notes
 }
 
 // unreachedDriver returns the reason why the kubelet does not find the DRA driver.
@@ -91,35 +96,4 @@ func (n *Node) unreachedDriver() string {
 		}
 	}
 	return unreached
-}
-
-// draSocket finds a DRA driver that the kubelet does not find.
-func draSocket(n *Node) []Finding {
-	return []Finding{{
-		ID: "dra-socket", Severity: Error,
-		Summary:  "The kubelet cannot find the DRA driver.",
-		Evidence: evidenceOf(n.unreachedDriver()),
-		Why:      "No pod with a claim can start or terminate on this node.",
-		Fix: []string{
-			"check the log of tandem-dra on this node; its --kubelet-dir has to be the kubelet's --root-dir",
-		},
-	}}
-}
-
-// draGates finds missing feature gates of the DRA driver.
-func draGates(n *Node) []Finding {
-	off := slices.DeleteFunc(slices.Clone(n.Notes), func(note string) bool {
-		return !strings.HasPrefix(note, "feature gate ")
-	})
-	return []Finding{{
-		ID: "dra-gates", Severity: Warning,
-		Summary:  "The API server lacks features for pairs.",
-		Evidence: off,
-		Why: "Tandem then publishes a simpler form: pairs are still on one switch, but more devices stay " +
-			"idle.",
-		Fix: []string{
-			"Kubernetes 1.36 or later; before, --feature-gates=DRAPartitionableDevices=true,DRADeviceTaints=true " +
-				"for kube-apiserver, kube-scheduler, kube-controller-manager and kubelet",
-		},
-	}}
 }

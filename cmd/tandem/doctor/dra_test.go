@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor_test
+package doctor
 
 import (
 	"net"
@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
@@ -19,8 +18,8 @@ import (
 )
 
 // found are the IDs of what is found on a node.
-func found(n doctor.Node) (ids []string) {
-	for _, f := range doctor.Examine(n).Findings {
+func found(n Node) (ids []string) {
+	for _, f := range Examine(n).Findings {
 		ids = append(ids, f.ID)
 	}
 	return ids
@@ -37,9 +36,8 @@ func TestDRA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := doctor.Node{
-		Kubelet: doctor.Kubelet{Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t)},
-		DevRoot: t.TempDir(), RunDir: t.TempDir(),
+	n := Node{
+		Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), DevRoot: t.TempDir(), RunDir: t.TempDir(),
 		Notes: []string{"feature gate DRAPartitionableDevices of the API server is off", "another note"},
 	}
 	if ids := found(n); slices.Contains(ids, "dra-socket") || !slices.Contains(ids, "kubelet-socket") {
@@ -84,7 +82,7 @@ func TestDRA(t *testing.T) {
 	if ids := found(n); !slices.Contains(ids, "modes") {
 		t.Errorf("both modes at once: it finds %q", ids)
 	}
-	asked := doctor.Node{RunDir: n.RunDir}
+	asked := Node{RunDir: n.RunDir}
 	asked.AskMode(t.Context())
 	if asked.Mode != coordination.DRA {
 		t.Errorf("running mode %q", asked.Mode)
@@ -98,7 +96,7 @@ func TestDRAWithoutGPUs(t *testing.T) {
 	if ids := found(n); slices.Contains(ids, "gpus-not-offered") {
 		t.Errorf("it finds %q", ids)
 	}
-	n.NoGPUs = []string{"no GPU is published: 8 GPUs"}
+	n.Notes = []string{"no GPU is published: 8 GPUs"}
 	if ids := found(n); !slices.Contains(ids, "gpus-not-offered") {
 		t.Errorf("it finds %q", ids)
 	}
@@ -120,14 +118,14 @@ func TestDRAWithStaleKubelet(t *testing.T) {
 	if ids := found(n); slices.Contains(ids, "kubelet-stale-resources") {
 		t.Errorf("without a resource of the driver it finds %q", ids)
 	}
-	n.Plugins.Resources = []coordinator.Resource{{Name: "amd.com/gpu"}, {Name: "tandem.dev/rdma_vf"}}
+	n.status.Resources = []coordinator.Resource{{Name: "amd.com/gpu"}, {Name: "tandem.dev/rdma_vf"}}
 	if ids := found(n); !slices.Contains(ids, "kubelet-stale-resources") {
 		t.Errorf("it finds %q", ids)
 	}
 }
 
 // inDRA is a node in the mode of DRA.
-func inDRA(t *testing.T) doctor.Node {
+func inDRA(t *testing.T) Node {
 	t.Helper()
 	m, err := machines.Load("oci-mi300x-derived", 1)
 	if err != nil {
@@ -137,8 +135,8 @@ func inDRA(t *testing.T) doctor.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return doctor.Node{
-		Kubelet: doctor.Kubelet{Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), Mode: coordination.DRA},
-		DevRoot: t.TempDir(), RunDir: t.TempDir(),
+	return Node{
+		Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), DevRoot: t.TempDir(), RunDir: t.TempDir(),
+		Mode: coordination.DRA,
 	}
 }

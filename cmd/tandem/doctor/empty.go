@@ -17,16 +17,15 @@ import (
 // emptyNode is the node without containers, as the coordinator sees it.
 type emptyNode struct {
 	*Node
-	kubelet ManagerSettings
 	manager model.TopologyManager
 	views   machine.Views
 }
 
 // emptyUnder returns the empty node under a policy, with the kubelet's other settings. Settings with which no
 // kubelet starts count as mended: unknown options are not set, and the machine's NUMA nodes are allowed.
-func (n *Node) emptyUnder(k ManagerSettings, policy model.Policy) emptyNode {
-	e := emptyNode{Node: n, kubelet: k, views: machine.NewViews(n.Links, n.GPUs, n.VFs)}
-	settings, nodes := k.Settings, model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes())
+func (n *Node) emptyUnder(policy model.Policy) emptyNode {
+	e := emptyNode{Node: n, views: machine.NewViews(n.Links, n.GPUs, n.VFs)}
+	settings, nodes := n.settings.Settings, model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes())
 	settings.Policy = string(policy)
 	read, err := settings.Model()
 	if err == nil {
@@ -41,8 +40,9 @@ func (n *Node) emptyUnder(k ManagerSettings, policy model.Policy) emptyNode {
 
 // Affinity returns the NUMA nodes on which policy restricted puts a container on an empty node, and whether
 // the policy admits the container at all.
-func (n *Node) Affinity(k ManagerSettings, gpus, vfs int) ([]int, bool) {
-	nodes, admitted := n.emptyUnder(k, model.Restricted).findAffinity(gpus, vfs, n.CPUs)
+func (n *Node) Affinity(gpus, vfs int) ([]int, bool) {
+	n.readSettings()
+	nodes, admitted := n.emptyUnder(model.Restricted).findAffinity(gpus, vfs, n.CPUs)
 	return nodes.Numbers(), admitted
 }
 
@@ -56,11 +56,12 @@ func (e emptyNode) findAffinity(gpus, vfs, cpus int) (model.Mask, bool) {
 // cpuDemand returns the demand for a number of exclusive CPUs, without influence if the kubelet aligns no
 // CPUs.
 func (e emptyNode) cpuDemand(count int) model.Demand {
-	reserved, err := e.kubelet.ReservedSet()
-	if e.kubelet.CPUPolicy != static || err != nil {
+	k := e.settings
+	reserved, err := k.reservedSet()
+	if k.CPUPolicy != static || err != nil {
 		return model.Demand{}
 	}
-	return model.CPUDemand(count, e.kubelet.CPUs, e.kubelet.AllCPUs().Without(reserved))
+	return model.CPUDemand(count, k.CPUs, k.allCPUs().Without(reserved))
 }
 
 // countTogether returns how many of n pairs can be on one switch each, with devices of these NUMA nodes;
@@ -99,7 +100,7 @@ const (
 )
 
 func (e emptyNode) readMerge() merge {
-	m, k := merge{emptyNode: e}, e.kubelet
+	m, k := merge{emptyNode: e}, e.settings
 	if k.Policy == "" {
 		return m // unknown
 	}
@@ -153,20 +154,11 @@ func (m merge) timeWithout(without ...providerKind) model.MergeTime {
 	return m.manager.Rule.MergeTime(demands...)
 }
 
-// slowMerge finds NUMA nodes and resources whose hints the kubelet merges too slowly (kubernetes#137700).
-func slowMerge(n *Node) []Finding {
+func (n *Node) findSlowMerge(f *Finding) {
 	m := n.shapes.readMerge()
 	took := m.timeWithout()
 	if !took.Slow() {
-		return nil
-	}
-	f := Finding{
-		ID: "slow-admission", Severity: Warning,
-		Why: "The Topology Manager tries every combination of the sets of NUMA nodes that suffice for each " +
-			"resource, and meanwhile no pod of the node starts or ends (kubernetes#137700). A resource with n NUMA " +
-			"nodes multiplies the time by 2^n-1, on 8 nodes by 255. A container with all these resources has the " +
-			"most combinations if one device of each suffices.",
-		Fix: m.listRemedies(),
+		return
 	}
 	if took.Hangs() {
 		f.Severity = Error
@@ -174,7 +166,7 @@ func slowMerge(n *Node) []Finding {
 	widest := 0
 	for _, p := range m.providers {
 		widest = max(widest, p.demand.Nodes())
-		f.Evidence = append(f.Evidence, p.name+": hints over "+cli.Count(p.demand.Nodes(), "NUMA node"))
+		f.addSeen("%s: hints over %s", p.name, cli.Count(p.demand.Nodes(), "NUMA node"))
 	}
 	takes := "The kubelet takes"
 	if !m.now {
@@ -182,10 +174,10 @@ func slowMerge(n *Node) []Finding {
 	}
 	f.Summary = fmt.Sprintf("%s about %s of CPU time to admit a container with NUMA hints of %s on %s.", takes,
 		took, cli.Count(len(m.providers), "resource"), cli.Count(widest, "NUMA node"))
+	f.Fix = m.listRemedies()
 	if !m.timeWithout(ofVFs).Slow() {
-		f = m.markGuess(f)
+		m.markGuess(f)
 	}
-	return []Finding{f}
 }
 
 // listRemedies returns the remedies, each with the time that remains after those before.

@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path"
@@ -20,6 +19,7 @@ import (
 type hardware struct {
 	gpus    []*topology.Device // functions of the GPUs, each once
 	pfs     []*topology.Device // with RDMA or VFs: on the switch of a GPU, or with VFs anywhere
+	created []*topology.Device // VFs of the PFs, whether a plugin offers them or not
 	ports   []switchPort
 	missing []string // device nodes of GPUs and VFs, and whose they are
 }
@@ -40,8 +40,14 @@ func (n *Node) readHardware() {
 		}
 	}
 	for d := range n.Tree.Devices() {
-		if d.IsNIC() && !d.IsVF() && (len(d.VFs) > 0 || len(d.RDMA) > 0 && n.hasNearGPU(d)) {
-			n.pfs = append(n.pfs, d)
+		if !d.IsNIC() || d.IsVF() || len(d.VFs) == 0 && (len(d.RDMA) == 0 || !n.hasNearGPU(d)) {
+			continue
+		}
+		n.pfs = append(n.pfs, d)
+		for _, address := range d.VFs {
+			if vf, ok := n.Tree.Device(address); ok {
+				n.created = append(n.created, vf)
+			}
 		}
 	}
 	ports := n.portsBetween()
@@ -78,18 +84,6 @@ var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 // hasRDMA reports whether a VF has RDMA, in a container too.
 func (n *Node) hasRDMA(vf *topology.Device) bool {
 	return len(vf.RDMA) > 0 || slices.ContainsFunc(n.listNames(vf.Address, ""), auxiliaryRDMA.MatchString)
-}
-
-// createdVFs lists the VFs of the PFs that a condition selects, whether a plugin offers them or not.
-func (n *Node) createdVFs(describe func(pf, vf *topology.Device) string) (list []string) {
-	for _, pf := range n.pfs {
-		for _, address := range pf.VFs {
-			if vf, ok := n.Tree.Device(address); ok {
-				list = append(list, evidenceOf(describe(pf, vf))...)
-			}
-		}
-	}
-	return list
 }
 
 // totalVFs returns the file sriov_totalvfs of a PF, "" for none.
@@ -143,127 +137,6 @@ func (n *Node) missingNodes() (missing []string) {
 	return slices.Compact(missing)
 }
 
-// noVF finds a node whose plugin offers no VF. [notCreated] finds VFs that could be made.
-func noVF(n *Node) []Finding {
-	if len(n.VFs) > 0 {
-		return nil
-	}
-	evidence := "no NIC with RDMA in /sys/class/infiniband"
-	fix := "load the RDMA driver of the NIC, make VFs (sriov_numvfs), and select them in config.json"
-	for d := range n.Tree.Devices() {
-		if d.IsNIC() && len(d.RDMA) > 0 {
-			evidence = "there are NICs with RDMA, and the configuration of the pools selects none of their functions"
-			fix = "correct the selectors in config.json (tandem doctor --config FILE lists what each rejects), or " +
-				"make VFs (sriov_numvfs)"
-		}
-	}
-	return []Finding{{
-		ID: "no-vf", Severity: Error,
-		Summary:  "There is no VF to offer.",
-		Evidence: []string{evidence},
-		Why:      "No device can be paired with the GPUs.",
-		Fix:      append(n.Pools.driverFix(), fix),
-	}}
-}
-
-// wholeNICs is the effect of findings about missing VFs if the plugin offers all PFs themselves.
-const wholeNICs = "The plugin offers these PFs themselves. Pools of whole NICs need no VFs."
-
-// offersWholeNICs reports whether the plugin offers each PF, and thus no PF has VFs.
-func (n *Node) offersWholeNICs() bool {
-	return !slices.ContainsFunc(n.pfs, func(pf *topology.Device) bool {
-		isOffered := func(offered Device) bool { return offered.Address == pf.Address }
-		return n.Guess != "" || !slices.ContainsFunc(n.VFs, isOffered)
-	})
-}
-
-// notCreated finds PFs without VFs. If no PF has any, and none is offered itself, nothing can be paired.
-func notCreated(n *Node) []Finding {
-	severity, why := Error, "There is no VF to offer."
-	var list []string
-	for _, pf := range n.pfs {
-		switch {
-		case len(pf.VFs) > 0:
-			severity = Warning
-			why = "The GPUs on its switch have no VF there: containers with these GPUs get VFs that are " +
-				"farther away."
-		case n.totalVFs(pf) != "" && n.totalVFs(pf) != "0":
-			list = append(list, fmt.Sprintf("%s (%s): sriov_numvfs 0 of %s", pf.Address, strings.Join(pf.RDMA, ","),
-				n.totalVFs(pf)))
-		}
-	}
-	if n.offersWholeNICs() {
-		severity, why = Warning, wholeNICs
-	}
-	found := vfFinding("no-vfs", severity, list, "PF near GPUs has no VFs", why,
-		"echo 1 > /sys/bus/pci/devices/ADDRESS/sriov_numvfs, at every start (systemd unit, "+
-			"SR-IOV network operator)")
-	if len(n.VFs) == 0 {
-		found[0].Fix = append(n.Pools.driverFix(), found[0].Fix...)
-	}
-	return found
-}
-
-// sriovOff finds PFs whose firmware makes no VFs.
-func sriovOff(n *Node) []Finding {
-	severity, why := Error, "SR-IOV is switched off in its firmware."
-	if n.offersWholeNICs() {
-		severity, why = Warning, why+" "+wholeNICs
-	}
-	var list []string
-	for _, pf := range n.pfs {
-		if len(pf.VFs) == 0 && n.totalVFs(pf) == "0" {
-			list = append(list, fmt.Sprintf("%s (%s): sriov_totalvfs 0", pf.Address, strings.Join(pf.RDMA, ",")))
-		}
-	}
-	return vfFinding("sriov-off", severity, list, "PF near GPUs cannot have VFs", why,
-		"ConnectX: mlxconfig -d ADDRESS set SRIOV_EN=1 NUM_OF_VFS=8, then restart the machine; "+
-			"and SR-IOV in the BIOS")
-}
-
-// findUnbound finds VFs without a driver.
-func findUnbound(n *Node) []Finding {
-	list := n.createdVFs(func(pf, vf *topology.Device) string {
-		if vf.Driver != "" {
-			return ""
-		}
-		return fmt.Sprintf("%s of %s: no driver", vf.Address, pf.Address)
-	})
-	return vfFinding("vf-driver", Warning, list, "VF has no driver",
-		"A VF without a driver is not in any pool and is not offered.",
-		"echo ADDRESS > /sys/bus/pci/drivers/mlx5_core/bind (the driver of its PF); echo 1 > "+
-			"/sys/bus/pci/devices/PF/sriov_drivers_autoprobe before VFs are made")
-}
-
-// withoutRDMA finds VFs without RDMA of PFs with RDMA, other than VFs of virtual machines.
-func withoutRDMA(n *Node) []Finding {
-	list := n.createdVFs(func(pf, vf *topology.Device) string {
-		if vf.Driver == "" || vf.Driver == "vfio-pci" || len(pf.RDMA) == 0 || n.hasRDMA(vf) {
-			return ""
-		}
-		return fmt.Sprintf("%s of %s: driver %s, no folder infiniband", vf.Address, pf.Address, vf.Driver)
-	})
-	return vfFinding("vf-rdma", Warning, list, "VF has no RDMA device",
-		"A pool with isRdma skips the function, and GPUDirect RDMA does not work with it.",
-		"modprobe mlx5_ib (or the RDMA half of its driver); devlink dev param set pci/ADDRESS name enable_roce "+
-			"value true cmode driverinit, then devlink dev reload")
-}
-
-// vfFinding returns a finding about several PFs or VFs, with the problem of one in the plural.
-func vfFinding(id string, severity Severity, list []string, problem, why, fix string) []Finding {
-	subject, rest, _ := strings.Cut(problem, " ")
-	if len(list) > 1 {
-		subject += "s"
-		rest = strings.Replace(rest, "has ", "have ", 1)
-	}
-	return []Finding{{
-		ID: id, Severity: severity,
-		Summary:  fmt.Sprintf("%d %s %s.", len(list), subject, rest),
-		Evidence: someOf(list),
-		Why:      why, Fix: []string{fix},
-	}}
-}
-
 // vendor is what an examination looks at of the driver and the own device plugin of a maker of GPUs.
 type vendor struct {
 	control string // device node that all of its GPUs share
@@ -289,11 +162,12 @@ var vendors = map[string]vendor{
 
 // driverMaker returns the maker whose driver has a GPU; false where another driver has it, or none.
 func driverMaker(d *topology.Device) (gpu.Maker, bool) {
-	i := slices.IndexFunc(gpu.Makers, func(m gpu.Maker) bool { return m.Driver == d.Driver })
-	if i < 0 {
-		return gpu.Maker{}, false
+	for _, m := range gpu.Makers {
+		if m.Driver == d.Driver {
+			return m, true
+		}
 	}
-	return gpu.Makers[i], true
+	return gpu.Maker{}, false
 }
 
 // nodesFix returns the remedy for missing device nodes: the modules to load, and the programs that make

@@ -39,9 +39,10 @@ func TestSettingsOfAPipe(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n := Node{DevRoot: t.TempDir(), RunDir: t.TempDir(), Kubelet: Kubelet{
-		Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), Config: fmt.Sprintf("/proc/self/fd/%d", r.Fd()),
-	}}
+	n := Node{
+		DevRoot: t.TempDir(), RunDir: t.TempDir(), KubeletDir: kubelettest.Dir(t), Sys: m.FS(), Tree: tree,
+		Config: fmt.Sprintf("/proc/self/fd/%d", r.Fd()),
+	}
 	if got := n.hintSettings().TopologyManagerScope; got != "pod" {
 		t.Errorf("the scope of the settings is %q", got)
 	}

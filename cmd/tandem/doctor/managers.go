@@ -18,15 +18,66 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
+// kubeletChecks are the checks of the kubelet's process, its settings and its state files.
+var kubeletChecks = []check{
+	{
+		id: "kubelet-process", severity: Unknown, in: ofNodes,
+		summary: "The process of this node's kubelet cannot be identified.",
+		why: "Any user can start a process with the name kubelet, so that its flags and files are not read; the " +
+			"kubelet's files are read at their default paths.",
+		fix: []string{
+			"run tandem doctor in the namespaces in which the kubelet runs",
+			"name its files: --kubelet-config, --kubelet-config-dir",
+		},
+		find: func(n *Node, f *Finding) {
+			if err := n.settings.noProcess; err != nil {
+				f.addSeen("%v", err)
+			}
+		},
+	},
+	{
+		id: "kubelet-config", severity: Unknown, in: ofNodes,
+		summary: "The kubelet's configuration cannot be read.",
+		why:     "The configuration decides whether a container's GPUs and VFs come from the same NUMA nodes.",
+		fix:     []string{otherConfig},
+		find: func(n *Node, f *Finding) {
+			var wrong *kubelet.ConfigError
+			switch err := n.settings.unread; {
+			case errors.As(err, &wrong) && n.noteDenied(wrong.File, wrong.Err):
+			case wrong != nil:
+				f.addSeen("%v", &kubelet.ConfigError{File: n.settings.At.Shown(wrong.File), Err: wrong.Err})
+			case err != nil:
+				f.addSeen("%v", err)
+			}
+		},
+	},
+	{
+		id: "topology-policy", severity: Warning, in: ofPlugins,
+		fix:  []string{configureSetting("topologyManagerPolicy: restricted")},
+		find: (*Node).findOtherPolicy,
+	},
+	{in: ofPlugins, each: managerSettings},
+}
+
+// managerSettings finds settings, and state files in the kubelet's folder, with which the kubelet does not
+// start or pods lose near pairs.
+func managerSettings(n *Node) []Finding {
+	if n.settings.unread != nil {
+		return nil
+	}
+	return slices.Concat(n.Refusals(), adviseSettings(n.settings), n.staleStates())
+}
+
 // Refusals checks the kubelet's own conditions at its start, of the settings that Tandem reads: with a
 // finding the kubelet does not start (pkg/kubelet/apis/config/validation, and the managers in
 // pkg/kubelet/cm).
-func (f ManagerSettings) Refusals() []Finding {
+func (n *Node) Refusals() []Finding {
+	f := n.readSettings()
 	return keepProven(slices.Concat(unknownPolicies(f), badOptions(f), findContradictions(f),
 		wrongReservedCPUs(f), missingReservations(f)))
 }
 
-func unknownPolicies(f ManagerSettings) (findings []Finding) {
+func unknownPolicies(f *settings) (findings []Finding) {
 	for _, s := range []struct {
 		id, key, value string
 		known          []string
@@ -53,7 +104,7 @@ func unknownPolicies(f ManagerSettings) (findings []Finding) {
 }
 
 // badOptions finds options that the Topology Manager does not take. Under the policy none nobody reads them.
-func badOptions(f ManagerSettings) (findings []Finding) {
+func badOptions(f *settings) (findings []Finding) {
 	if f.Policy == "none" {
 		return nil
 	}
@@ -83,14 +134,14 @@ func badOptions(f ManagerSettings) (findings []Finding) {
 }
 
 // findContradictions finds values that contradict each other, or the machine.
-func findContradictions(f ManagerSettings) []Finding {
+func findContradictions(f *settings) []Finding {
 	hasCgroup := f.SystemReservedCgroup != "" || f.KubeReservedCgroup != ""
 	return []Finding{
 		{
 			ID: "many-numa-nodes", Severity: Error,
 			Summary: fmt.Sprintf("The machine has %d NUMA nodes, and the kubelet allows %d.",
-				f.NUMANodes, f.AllowedNodes()),
-			Evidence: evidenceIf(f.Policy != "none" && f.NUMANodes > f.AllowedNodes(), f.optionsSay()),
+				f.NUMANodes, f.allowedNodes()),
+			Evidence: evidenceIf(f.Policy != "none" && f.NUMANodes > f.allowedNodes(), f.optionsSay()),
 			Why:      "With a Topology Manager policy the kubelet does not start.",
 			Fix: []string{
 				"fewer nodes: NPS or sub-NUMA clustering in the firmware",
@@ -110,7 +161,7 @@ func findContradictions(f ManagerSettings) []Finding {
 	}
 }
 
-func wrongReservedCPUs(f ManagerSettings) []Finding {
+func wrongReservedCPUs(f *settings) []Finding {
 	if f.ReservedCPUs == "" {
 		return nil
 	}
@@ -118,16 +169,16 @@ func wrongReservedCPUs(f ManagerSettings) []Finding {
 		ID: "reserved-cpus", Severity: Error,
 		Evidence: []string{f.Says("reservedSystemCPUs", f.ReservedCPUs)},
 		Why:      "The kubelet does not start.",
-		Fix:      []string{"reservedSystemCPUs: \"" + f.FirstCPUs() + "\""},
+		Fix:      []string{"reservedSystemCPUs: \"" + f.firstCPUs() + "\""},
 	}
-	reserved, err := f.ReservedSet()
-	missing := reserved.Without(f.AllCPUs())
+	reserved, err := f.reservedSet()
+	missing := reserved.Without(f.allCPUs())
 	switch {
 	case err != nil:
 		wrong.Summary = fmt.Sprintf("reservedSystemCPUs is no list of CPUs: %v.", err)
 	case len(f.CPUs) > 0 && len(missing) > 0:
 		wrong.Summary = fmt.Sprintf("reservedSystemCPUs names CPUs that the machine does not have: %s.", missing)
-		wrong.Evidence = append(wrong.Evidence, "CPUs of this machine: "+f.AllCPUs().String())
+		wrong.Evidence = append(wrong.Evidence, "CPUs of this machine: "+f.allCPUs().String())
 	default:
 		return nil
 	}
@@ -135,7 +186,7 @@ func wrongReservedCPUs(f ManagerSettings) []Finding {
 }
 
 // missingReservations finds reserved amounts that are none, and managers without those that they need.
-func missingReservations(f ManagerSettings) []Finding {
+func missingReservations(f *settings) []Finding {
 	_, err := f.ReservedAmount()
 	return []Finding{
 		{
@@ -149,13 +200,13 @@ func missingReservations(f ManagerSettings) []Finding {
 		{
 			ID: "reserved-cpus", Severity: Error,
 			Summary: "The kubelet's CPU manager is static, and no CPU is reserved for the system.",
-			Evidence: evidenceIf(f.CPUPolicy == static && !f.HasReserved(),
+			Evidence: evidenceIf(f.CPUPolicy == static && !f.hasReserved(),
 				f.Says("reservedSystemCPUs", strconv.Quote(f.ReservedCPUs)),
 				f.Says("kubeReserved", fmt.Sprint(f.KubeReserved)),
 				f.Says("systemReserved", fmt.Sprint(f.SystemReserved))),
 			Why: "The kubelet does not start: the static policy requires reservedSystemCPUs, " +
 				"or CPUs in kubeReserved or systemReserved.",
-			Fix: []string{staticCPUs("reservedSystemCPUs: \"" + f.FirstCPUs() + "\"")},
+			Fix: []string{configureCPUs("reservedSystemCPUs: \"" + f.firstCPUs() + "\"")},
 		},
 		{
 			ID: "reserved-memory", Severity: Error,
@@ -169,9 +220,9 @@ func missingReservations(f ManagerSettings) []Finding {
 	}
 }
 
-// adviseSettings checks settings with which the kubelet starts, apart from [adviseTopologyPolicy]. Between
+// adviseSettings checks settings with which the kubelet starts, apart from [Node.findOtherPolicy]. Between
 // two NUMA nodes there is only one distance. The kubelet has read its files at its start.
-func adviseSettings(f ManagerSettings) []Finding {
+func adviseSettings(f *settings) []Finding {
 	far := f.NUMANodes > 2 && f.PolicyOptions[preferClosest] != "true"
 	var changed []string
 	for _, file := range f.Changed {
@@ -200,7 +251,7 @@ func adviseSettings(f ManagerSettings) []Finding {
 			Summary:  fmt.Sprintf("The kubelet's cpuManagerPolicy is %s.", f.CPUPolicy),
 			Evidence: evidenceIf(f.CPUPolicy == "none", f.Says("cpuManagerPolicy", f.CPUPolicy)),
 			Why:      "The processes of a container run on CPUs of any socket, away from its GPUs and VFs.",
-			Fix:      []string{staticCPUs("cpuManagerPolicy: static, with reservedSystemCPUs")},
+			Fix:      []string{configureCPUs("cpuManagerPolicy: static, with reservedSystemCPUs")},
 		},
 	}, wholeNodesReserved(f), []Finding{
 		{
@@ -213,33 +264,30 @@ func adviseSettings(f ManagerSettings) []Finding {
 	}))
 }
 
-// adviseTopologyPolicy finds another policy than the one that Tandem requires.
-func adviseTopologyPolicy(f ManagerSettings) []Finding {
-	advice := Finding{
-		ID: "topology-policy", Severity: Warning,
-		Summary:  fmt.Sprintf("The kubelet's topologyManagerPolicy is %s.", f.Policy),
-		Evidence: []string{f.Says("topologyManagerPolicy", f.Policy)},
-		Fix:      []string{configureSetting("topologyManagerPolicy: restricted")},
-	}
-	switch f.Policy {
+// findOtherPolicy finds another policy than restricted, with the requests that restricted would refuse.
+func (n *Node) findOtherPolicy(f *Finding) {
+	k := n.settings
+	switch k.Policy {
 	case "none":
-		advice.Severity = Error
-		advice.Why = "GPUs, VFs and CPUs of a container can be on different NUMA nodes, and a container is " +
+		f.Severity = Error
+		f.Why = "GPUs, VFs and CPUs of a container can be on different NUMA nodes, and a container is " +
 			"admitted even if its GPUs and VFs cannot be near each other."
 	case "best-effort":
-		advice.Why = "A container is admitted even if its GPUs and VFs come from different NUMA " +
+		f.Why = "A container is admitted even if its GPUs and VFs come from different NUMA " +
 			"nodes; then no pair is on one switch."
 	case singleNode:
-		advice.Why = "A container that needs the GPUs of more than one NUMA node is always rejected."
+		f.Why = "A container that needs the GPUs of more than one NUMA node is always rejected."
 	default:
-		return nil
+		return
 	}
-	return []Finding{advice}
+	f.Summary = fmt.Sprintf("The kubelet's topologyManagerPolicy is %s.", k.Policy)
+	f.Evidence = append([]string{k.Says("topologyManagerPolicy", k.Policy)}, n.shapes.wouldRefuse()...)
+	f.Fix = append(f.Fix, n.shapes.listRemedies()...)
 }
 
 // wholeNodesReserved finds NUMA nodes without a CPU for containers. Which CPUs an amount takes is unknown.
-func wholeNodesReserved(f ManagerSettings) (findings []Finding) {
-	reserved, err := f.ReservedSet()
+func wholeNodesReserved(f *settings) (findings []Finding) {
+	reserved, err := f.reservedSet()
 	if f.CPUPolicy != static || f.ReservedCPUs == "" || err != nil {
 		return nil
 	}
@@ -256,26 +304,16 @@ func wholeNodesReserved(f ManagerSettings) (findings []Finding) {
 			},
 			Why: "No guaranteed pod can have its CPUs near the GPUs and VFs of this node: these devices are lost " +
 				"to such pods.",
-			Fix: []string{"spread reservedSystemCPUs over all nodes: \"" + f.FirstCPUs() + "\""},
+			Fix: []string{"spread reservedSystemCPUs over all nodes: \"" + f.firstCPUs() + "\""},
 		})
 	}
 	return findings
 }
 
-// managerSettings finds settings, and state files in the kubelet's folder, with which the kubelet does not
-// start or pods lose near pairs.
-func managerSettings(n *Node) []Finding {
-	f := n.settings
-	if f.unread != nil {
-		return nil
-	}
-	return slices.Concat(f.Refusals(), adviseSettings(f.ManagerSettings), n.staleStates())
-}
-
 // staleStates returns findings of the state files with which the kubelet does not start, or whose content is
 // unknown. A missing file is not stale: the kubelet starts without it.
 func (n *Node) staleStates() (stale []Finding) {
-	f, dir := n.settings.ManagerSettings, n.KubeletDir
+	f, dir := n.settings, n.KubeletDir
 	cpus, err := kubelet.ReadCPUState(dir)
 	file := stateFile{"cpu-state", kubelet.CPUStateFile, filepath.Join(dir, kubelet.CPUStateFile)}
 	found := file.otherPolicy(cpus.PolicyName, f.CPUPolicy)
@@ -331,7 +369,7 @@ func (s stateFile) otherPolicy(policy, configured string) []Finding {
 
 // judgeCPUs repeats the checks of the static policy at the kubelet's start (validateState in
 // pkg/kubelet/cm/cpumanager/policy_static.go). Which CPUs an amount takes is unknown.
-func (f ManagerSettings) judgeCPUs(s stateFile, state kubelet.CPUState) ([]Finding, error) {
+func (f *settings) judgeCPUs(s stateFile, state kubelet.CPUState) ([]Finding, error) {
 	if f.CPUPolicy != static || state.DefaultCPUSet == "" || len(f.CPUs) == 0 {
 		return nil, nil
 	}
@@ -353,8 +391,8 @@ func (f ManagerSettings) judgeCPUs(s stateFile, state kubelet.CPUState) ([]Findi
 		return s.findStale(summary, "The kubelet will not start again.", "defaultCpuSet "+state.DefaultCPUSet,
 			evidence), nil
 	}
-	all := f.AllCPUs()
-	if named, err := f.ReservedSet(); err == nil && f.ReservedCPUs != "" {
+	all := f.allCPUs()
+	if named, err := f.reservedSet(); err == nil && f.ReservedCPUs != "" {
 		strict := f.CPUOptions["strict-cpu-reservation"] == "true"
 		kept := len(named.Without(shared)) == 0
 		switch {

@@ -13,7 +13,7 @@ import (
 // TestWholeNodesReserved: the findings are in the order of the NUMA nodes, in every run.
 func TestWholeNodesReserved(t *testing.T) {
 	t.Parallel()
-	f := ManagerSettings{
+	f := &settings{
 		Settings: kubelet.Settings{CPUPolicy: static, ReservedCPUs: "0-63"}, CPUs: map[int]topology.CPUSet{},
 	}
 	const nodes = 64

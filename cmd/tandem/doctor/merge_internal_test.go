@@ -26,10 +26,11 @@ func TestMergeOfEachResource(t *testing.T) {
 			n.VFs = append(n.VFs, vf)
 		}
 	}
-	k := ManagerSettings{}
+	k := &settings{}
+	n.settings = k
 	k.Policy, k.CPUPolicy, k.MemoryPolicy = restricted, "none", "None"
-	n.shapes.emptyNode = n.emptyUnder(k, model.Restricted)
-	found := slowMerge(&n)
+	n.shapes.emptyNode = n.emptyUnder(model.Restricted)
+	found := runChecks(&n, ofPlugins, shapeChecks[len(shapeChecks)-1])
 	if len(found) != 1 || !slices.Equal(found[0].Evidence, []string{
 		"GPUs: hints over 8 NUMA nodes", "VFs of x.y/a: hints over 8 NUMA nodes",
 		"VFs of x.y/b: hints over 8 NUMA nodes",
@@ -38,8 +39,8 @@ func TestMergeOfEachResource(t *testing.T) {
 	}
 	for policy, want := range map[string]int{"": 0, "none": 1, "best-effort": 1, "single-numa-node": 1} {
 		k.Policy = policy
-		n.shapes.emptyNode = n.emptyUnder(k, model.Restricted)
-		if found := slowMerge(&n); len(found) != want {
+		n.shapes.emptyNode = n.emptyUnder(model.Restricted)
+		if found := runChecks(&n, ofPlugins, shapeChecks[len(shapeChecks)-1]); len(found) != want {
 			t.Errorf("policy %s: found %+v", policy, found)
 		}
 	}

@@ -8,11 +8,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -24,39 +26,53 @@ import (
 // Device is a GPU or VF as its plugin announces the device to the kubelet.
 type Device = machine.Device
 
-// Node is the input of an examination: where the parts of the node are, then what [Node.Read] has read.
+// Node is the input of an examination: where the parts of the node are, then what [Node.Read] has read. The
+// folders are those of a live node or of a node laid out elsewhere.
 type Node struct {
-	Kubelet
 	From machine.Source
 	// config.json of the VFs; "" for those of the running tandem-rdma, or of a pod's ConfigMap
-	PoolsFile string
-	Vendor    string      // --vendor of tandem-gpu, "" if unknown
-	DevRoot   string      // "/dev"
-	CDIDir    string      // of the CDI specifications of claims
-	RunDir    string      // "/var/lib/kubelet/device-plugins/tandem"
-	CPUs      int         // whole CPUs that containers request, for the request shapes; 0 for none
-	Counted   RefusedPods // by somebody else than the kubelet; none: the kubelet is asked
+	PoolsFile  string
+	Vendor     string // --vendor of tandem-gpu, "" if unknown
+	DevRoot    string // "/dev"
+	CDIDir     string // of the CDI specifications of claims
+	RunDir     string // "/var/lib/kubelet/device-plugins/tandem"
+	KubeletDir string // "/var/lib/kubelet"
+	ProcRoot   string // "/proc", for the kubelet's command line; "" for none
+	// file with the kubelet's configuration; "" for the file of the command line or
+	// <KubeletDir>/config.yaml
+	Config    string
+	ConfigDir string // folder with drop-ins; "" for the folder of the command line
+	// name of the node in a report for "kubectl tandem doctor", whose reader is not on the node and whose
+	// Config is the kubelet's own answer; "" in a report on the node
+	ReadElsewhere string
+	CPUs          int         // whole CPUs that containers request, for the request shapes; 0 for none
+	Counted       RefusedPods // by somebody else than the kubelet; none: the kubelet is asked
 
-	GPUs, VFs []Device // that the plugins offer
+	Sys       fs.FS          // sysfs; nil for none
+	Tree      *topology.Tree // nil for none
+	Links     []topology.Link
+	Now       time.Time         // to compare the age of files with the age of the kubelet's process
+	Mode      coordination.Mode // of the node, "" for none; in the mode of DRA the managers align no devices
+	GPUs, VFs []Device          // that the plugins offer
 	// why the VFs are those of all NICs with RDMA instead of the offered VFs; "" for offered VFs
 	Guess    string
-	Mounted  string // the ConfigMap of a pod that selects the VFs; "" for none
-	Pools    Pools  // of the configuration
-	Links    []topology.Link
-	Notes    []string // features that the DRA driver goes without
-	NoGPUs   []string // notes of the DRA driver about GPUs that are not published
+	Mounted  string   // the ConfigMap of a pod that selects the VFs; "" for none
+	Pools    Pools    // of the configuration
+	Notes    []string // features that the daemons go without
 	Refused  Refused
-	Plugins  Plugins
 	Recorded bool // Sys, Tree, GPUs, VFs and Links alone are known
 
-	running          *running        // nil before the daemons are asked
-	settings         *kubeletReading // nil before they are read
+	status           coordinator.Status // of the running daemons; the zero value without an answer
+	noAnswer         error              // why nobody answers; nil before the daemons are asked
+	asked            bool
+	lost             []string  // resources with devices that the kubelet lacks or has from another plugin
+	silent           error     // why a daemon, or the kubelet, does not answer
+	settings         *settings // nil before they are read
 	checkpoint       kubelet.Checkpoint
 	unreadCheckpoint error
 	hardware
 	complexes complexes
 	shapes    shapes
-	daemons   daemons
 	closed    []string // files and folders without permission
 }
 
@@ -74,10 +90,7 @@ func (n *Node) Read(ctx context.Context) error {
 		n.VFs, err = n.configuredVFs(m)
 		return err
 	}
-	n.Refused = countedRefused(n.Counted, n.ReadElsewhere)
-	if n.Counted.String() == "" {
-		n.Refused = askRefused(ctx, n.KubeletDir)
-	}
+	n.readRefused(ctx)
 	n.VFs, err = n.readVFs(m)
 	return err
 }
@@ -150,12 +163,9 @@ func (n *Node) configuredVFs(m *machine.Node) ([]Device, error) {
 // hintSettings returns the kubelet's settings for a decision about hints, under the policy that doctor
 // requires; the zero value for unknown ones.
 func (n *Node) hintSettings() model.Kubelet {
-	read := n.readSettings()
-	if read.unread != nil {
-		return model.Kubelet{}
-	}
-	known, err := read.Settings.Model()
-	if err != nil {
+	f := n.readSettings()
+	known, err := f.Model()
+	if f.unread != nil || err != nil {
 		return model.Kubelet{}
 	}
 	known.TopologyManagerPolicy = restricted
@@ -251,12 +261,4 @@ func configOfVFs(name string) string {
 		return ""
 	}
 	return string(content)
-}
-
-// remarkMounted is a remark about the origin of the VFs; "" for none.
-func remarkMounted(config string) string {
-	if config == "" {
-		return ""
-	}
-	return "The VFs are those of a pod's ConfigMap, " + config + "."
 }

@@ -22,14 +22,15 @@ func TestShapesOfManyNodes(t *testing.T) {
 		vf := topology.Address{Bus: uint8(i), Function: 1}
 		n.VFs = append(n.VFs, deviceOn(fmt.Sprint("vf", i), vf, topology.Node(i)))
 	}
-	var k ManagerSettings
+	k := &settings{}
+	n.settings = k
 	k.Policy, k.Scope, k.CPUPolicy, k.MemoryPolicy = restricted, scopeContainer, "none", "None"
 	k.NUMANodes = 10
 	k.PolicyOptions = map[string]string{maxNodesOption: "10"}
-	if len(k.Refusals()) > 0 {
-		t.Fatalf("the kubelet does not start: %v", k.Refusals())
+	if refusals := n.Refusals(); len(refusals) > 0 {
+		t.Fatalf("the kubelet does not start: %v", refusals)
 	}
-	if s := n.readShapes(k); len(s.refused) > 0 {
+	if s := n.readShapes(); len(s.refused) > 0 {
 		t.Errorf("refused shapes %s, want none", shapeList(s.refused))
 	}
 }

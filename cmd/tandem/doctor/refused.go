@@ -20,6 +20,15 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
+// podChecks are the checks of pods.
+var podChecks = []check{
+	{ // the scheduler counted free devices, wherever on the node these were
+		id: "refused-pods", severity: Warning, in: ofPlugins,
+		why:  "Kubernetes deletes such pods only when the cluster has more than 12,500 terminated pods.",
+		find: (*Node).findRefusedPods,
+	},
+}
+
 // Refused are pods that the kubelet of a node has refused for their NUMA nodes, and that nobody has deleted.
 type Refused struct {
 	Pods    RefusedPods
@@ -27,32 +36,27 @@ type Refused struct {
 	Unknown string   // why the number is unknown; the other fields mean nothing then
 }
 
-// askRefused asks the kubelet for its pods. The caller needs root's rights alone.
-func askRefused(ctx context.Context, kubeletDir string) Refused {
-	pods, err := coordinator.RejectedPods(ctx, kubeletDir)
+// readRefused takes the pods that the API server has counted, or asks the kubelet for its pods, which needs
+// root's rights alone.
+func (n *Node) readRefused(ctx context.Context) {
+	if n.Counted.String() != "" {
+		n.Refused = Refused{Pods: n.Counted, Seen: []string{
+			"kubectl get pods -A --field-selector status.phase=Failed,spec.nodeName=" +
+				cmp.Or(n.ReadElsewhere, "NODE") + " lists them",
+		}}
+		return
+	}
+	pods, err := coordinator.RejectedPods(ctx, n.KubeletDir)
 	if err != nil {
-		return Refused{Unknown: err.Error()}
+		n.Refused.Unknown = err.Error()
+		return
 	}
-	var r Refused
 	for _, pod := range pods {
-		r.Seen = append(r.Seen, pod.Namespace+"/"+pod.Name)
-		r.Pods.Add(pod)
+		n.Refused.Seen = append(n.Refused.Seen, pod.Namespace+"/"+pod.Name)
+		n.Refused.Pods.Add(pod)
 	}
-	slices.Sort(r.Seen)
-	return r
+	slices.Sort(n.Refused.Seen)
 }
-
-// countedRefused returns pods of a node that the API server has counted; "" is an unknown name of the node.
-func countedRefused(pods RefusedPods, node string) Refused {
-	return Refused{Pods: pods, Seen: []string{
-		"kubectl get pods -A --field-selector status.phase=Failed,spec.nodeName=" + cmp.Or(node, "NODE") +
-			" lists them",
-	}}
-}
-
-// measured repeats the measurement of rejected pods in docs/performance.md.
-const measured = "With 90 % of the GPUs requested, kubelets rejected 14.3 % of its pods at least once, and none " +
-	"of tandem-scheduler's (docs/performance.md)."
 
 // judged are the numbers of refused pods that the empty node refuses, or not, and their shapes.
 type judged struct {
@@ -61,16 +65,16 @@ type judged struct {
 }
 
 // judgeRefused judges the shapes of the refused pods on the empty node.
-func (n *Node) judgeRefused(k ManagerSettings) (f judged) {
+func (n *Node) judgeRefused() (f judged) {
 	policy := model.Restricted
-	if k.Policy == string(model.SingleNUMANode) { // the others refuse nobody: then the policy has changed since
+	if n.settings.Policy == singleNode { // the others refuse nobody: then the policy has changed since
 		policy = model.SingleNUMANode
 	}
-	empty := n.emptyUnder(k, policy)
-	node := coordinator.NewNode(n.Plugins.Resources, empty.manager)
+	empty := n.emptyUnder(policy)
+	node := coordinator.NewNode(n.status.Resources, empty.manager)
 	cpus := func(count int) model.Hints { return empty.manager.Rule.Hints(empty.cpuDemand(count)) }
 	for _, group := range n.Refused.Pods.groups {
-		shape, known := n.Plugins.shapeOf(group.Containers)
+		shape, known := shapeOf(n.status.Resources, group.Containers)
 		if !known {
 			f.unknown += group.Number
 			continue
@@ -88,16 +92,18 @@ func (n *Node) judgeRefused(k ManagerSettings) (f judged) {
 	return f
 }
 
-// refusedPods finds refused pods: the scheduler counted free devices, wherever on the node these were.
-func refusedPods(n *Node) []Finding {
-	r, number := n.judgeRefused(n.settings.ManagerSettings), n.Refused.Pods.Number()
-	f := Finding{
-		ID: "refused-pods", Severity: Warning,
-		Summary: fmt.Sprintf("%s rejected by this kubelet and not deleted: %s.",
-			cli.CountAre(number, "pod"), intent.TopologyAffinity),
-		Evidence: slices.Concat(someOf(r.shapes), someOf(n.Refused.Seen)),
-		Why:      "Kubernetes deletes such pods only when the cluster has more than 12,500 terminated pods.",
+// measured repeats the measurement of rejected pods in docs/performance.md.
+const measured = "With 90 % of the GPUs requested, kubelets rejected 14.3 % of its pods at least once, and none " +
+	"of tandem-scheduler's (docs/performance.md)."
+
+func (n *Node) findRefusedPods(f *Finding) {
+	r, number := n.judgeRefused(), n.Refused.Pods.Number()
+	if number == 0 {
+		return
 	}
+	f.Summary = fmt.Sprintf("%s rejected by this kubelet and not deleted: %s.", cli.CountAre(number, "pod"),
+		intent.TopologyAffinity)
+	f.Evidence = slices.Concat(someOf(r.shapes), someOf(n.Refused.Seen))
 	if r.always > 0 {
 		f.Fix = append(f.Fix, "a shape that is always rejected: request another number of devices or CPUs; "+
 			"finding refused-shapes has the cause, and no scheduler can help on this node")
@@ -109,10 +115,6 @@ func refusedPods(n *Node) []Finding {
 			"or configure the default scheduler to spread pods (LeastAllocated) instead of packing them")
 	}
 	f.Fix = append(f.Fix, "the descheduler deletes the existing pods: deployments/descheduler/values.yaml")
-	if number == 0 {
-		return nil
-	}
-	return []Finding{f}
 }
 
 // remarkUncounted is a remark about an unknown number of refused pods, under a policy that refuses some; else
@@ -266,11 +268,11 @@ type shape []containerShape
 
 type containerShape struct{ gpus, vfs, cpus int }
 
-// shapeOf returns the shape of a pod; false if no container requests a device that the running plugins offer.
-func (p Plugins) shapeOf(containers []intent.Container) (s shape, known bool) {
+// shapeOf returns the shape of a pod; false if no container requests an offered device.
+func shapeOf(offered []coordinator.Resource, containers []intent.Container) (s shape, known bool) {
 	for _, c := range containers {
 		one := containerShape{cpus: c.CPUs}
-		for _, r := range p.Resources {
+		for _, r := range offered {
 			switch device.Kind(r.Kind) {
 			case device.GPU:
 				one.gpus += c.Requests[r.Name]

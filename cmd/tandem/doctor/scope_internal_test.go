@@ -39,7 +39,7 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 		}
 		status.Resources = append(status.Resources, r)
 	}
-	n.Plugins.Resources = status.Resources
+	n.status.Resources = status.Resources
 	for name, c := range map[string]struct {
 		scope      string
 		containers []map[string]int
@@ -49,8 +49,8 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 		"two containers":            {"container", []map[string]int{{"a.com/gpu": 6}, {"a.com/gpu": 6}}},
 		"init container":            {"container", []map[string]int{{"a.com/gpu": 6}, {"a.com/gpu": 6}}},
 	} {
-		var facts ManagerSettings
-		facts.Policy, facts.Scope = restricted, c.scope
+		n.settings = &settings{}
+		n.settings.Policy, n.settings.Scope = restricted, c.scope
 		pod := &corev1.Pod{}
 		for _, requests := range c.containers {
 			limits := corev1.ResourceList{}
@@ -74,7 +74,7 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 		if err := n.Refused.Pods.Set(pods.Flags()[0]); err != nil { // as kubectl tandem doctor hands pods over
 			t.Fatal(err)
 		}
-		if f := n.judgeRefused(facts); (f.always == 0) != explained.FitsEmpty {
+		if f := n.judgeRefused(); (f.always == 0) != explained.FitsEmpty {
 			t.Errorf("%s: %s; explain: the empty node admits it: %v", name, f.shapes, explained.FitsEmpty)
 		}
 	}

@@ -8,13 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
@@ -23,68 +22,57 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Kubelet is the place of a kubelet: its files and its machine. The folders are those of a live node or of a
-// node laid out elsewhere.
-type Kubelet struct {
-	Sys        fs.FS          // sysfs; nil for none
-	Tree       *topology.Tree // nil for none
-	KubeletDir string         // "/var/lib/kubelet"
-	ProcRoot   string         // "/proc", for the kubelet's command line; "" for none
-	// file with the kubelet's configuration; "" for the file of the command line or
-	// <KubeletDir>/config.yaml
-	Config    string
-	ConfigDir string            // folder with drop-ins; "" for the folder of the command line
-	Now       time.Time         // to compare the age of files with the age of the kubelet's process
-	Mode      coordination.Mode // of the node, "" for none; in the mode of DRA the managers align no devices
-	// name of the node in a report for "kubectl tandem doctor", whose reader is not on the node and whose
-	// Config is the kubelet's own answer; "" in a report on the node
-	ReadElsewhere string
+// settings are the kubelet's settings, and the parts of the machine to which the settings refer, read once: a
+// configuration that comes through a pipe cannot be read again.
+type settings struct {
+	kubelet.Settings  // without settings if these cannot be read
+	At                kubelet.ConfigFiles
+	NUMANodes         int
+	CPUs              map[int]topology.CPUSet // by NUMA node
+	Changed           []string                // files of the settings that are younger than the kubelet
+	process           machine.Process         // the zero value if unknown: the files are in their usual place
+	noProcess, unread error
 }
 
-// ManagerSettings are the kubelet's settings, and the parts of the machine to which they refer.
-type ManagerSettings struct {
-	kubelet.Settings
-	At        kubelet.ConfigFiles
-	NUMANodes int
-	CPUs      map[int]topology.CPUSet // by NUMA node
-	Changed   []string                // files of the settings that are younger than the kubelet
-}
-
-// configFiles returns where a process has the settings.
-func (k Kubelet) configFiles(p machine.Process) kubelet.ConfigFiles {
-	given := kubelet.ConfigFiles{Config: k.Config, Dir: k.ConfigDir}
-	if k.ReadElsewhere != "" && k.Config != "" {
-		given.Name = "configz of the kubelet of " + k.ReadElsewhere
+// readSettings reads the kubelet's settings, at its first call.
+func (n *Node) readSettings() *settings {
+	if n.settings == nil {
+		n.settings = &settings{}
+		n.settings.process, n.settings.noProcess = machine.FindProcess(n.ProcRoot)
+		n.settings.unread = n.settings.readFrom(n)
 	}
-	return p.Files(given, k.KubeletDir)
+	return n.settings
 }
 
-// Read reads the kubelet's settings.
-func (k Kubelet) Read(p machine.Process) (f ManagerSettings, err error) {
-	f.At = k.configFiles(p)
-	if f.Settings, err = kubelet.ReadSettings(f.At, p.Flags); err != nil {
-		return f, err
+func (f *settings) readFrom(n *Node) (err error) {
+	given := kubelet.ConfigFiles{Config: n.Config, Dir: n.ConfigDir}
+	if n.ReadElsewhere != "" && n.Config != "" {
+		given.Name = "configz of the kubelet of " + n.ReadElsewhere
 	}
-	if k.Sys != nil {
-		if f.CPUs, err = topology.CPUs(k.Sys); err != nil {
-			return f, err
+	f.At = f.process.Files(given, n.KubeletDir)
+	if f.Settings, err = kubelet.ReadSettings(f.At, f.process.Flags); err != nil {
+		return err
+	}
+	if n.Sys != nil {
+		if f.CPUs, err = topology.CPUs(n.Sys); err != nil {
+			return err
 		}
 	}
-	if k.Tree != nil {
-		f.NUMANodes = len(k.Tree.NUMANodes())
+	if n.Tree != nil {
+		f.NUMANodes = len(n.Tree.NUMANodes())
 	}
-	f.Changed = p.ChangedSince(k.Now, f.Files...)
-	return f, nil
+	f.Changed = f.process.ChangedSince(n.Now, f.Files...)
+	return nil
 }
 
-// ReservedSet returns the CPUs that no container gets: the named ones or, of an amount, the lowest. Which
+// reservedSet returns the CPUs that no container gets: the named ones or, of an amount, the lowest. Which
 // CPUs the static policy takes of an amount depends on cores and sockets (takeByTopology in
 // pkg/kubelet/cm/cpumanager): rely on their number on a NUMA node alone.
-func (f ManagerSettings) ReservedSet() (topology.CPUSet, error) {
+func (f *settings) reservedSet() (topology.CPUSet, error) {
 	if f.ReservedCPUs != "" {
 		return topology.ParseCPUSet(f.ReservedCPUs)
 	}
-	set, all := topology.CPUSet{}, f.AllCPUs()
+	set, all := topology.CPUSet{}, f.allCPUs()
 	amount, err := f.ReservedAmount()
 	for n := 0; len(set) < amount && len(set) < len(all); n++ {
 		if all[n] {
@@ -94,15 +82,15 @@ func (f ManagerSettings) ReservedSet() (topology.CPUSet, error) {
 	return set, err
 }
 
-// HasReserved reports whether CPUs are reserved, by name or by amount. An amount that cannot be read is one
-// for [ManagerSettings.Refusals].
-func (f ManagerSettings) HasReserved() bool {
+// hasReserved reports whether CPUs are reserved, by name or by amount. An amount that cannot be read is one
+// for [Node.Refusals].
+func (f *settings) hasReserved() bool {
 	amount, err := f.ReservedAmount()
 	return f.ReservedCPUs != "" || amount > 0 || err != nil
 }
 
-// AllCPUs returns every CPU of the node.
-func (f ManagerSettings) AllCPUs() topology.CPUSet {
+// allCPUs returns every CPU of the node.
+func (f *settings) allCPUs() topology.CPUSet {
 	all := topology.CPUSet{}
 	for _, set := range f.CPUs {
 		maps.Copy(all, set)
@@ -110,8 +98,8 @@ func (f ManagerSettings) AllCPUs() topology.CPUSet {
 	return all
 }
 
-// FirstCPUs returns the first CPU of every NUMA node: those to reserve for the system.
-func (f ManagerSettings) FirstCPUs() string {
+// firstCPUs returns the first CPU of every NUMA node: those to reserve for the system.
+func (f *settings) firstCPUs() string {
 	set := topology.CPUSet{}
 	for _, list := range f.CPUs {
 		for n := 0; len(list) > 0; n++ {
@@ -133,15 +121,15 @@ const (
 	maxNodesOption = "max-allowable-numa-nodes"
 )
 
-// AllowedNodes returns the number of NUMA nodes that the kubelet allows (maxAllowableNUMANodes in
+// allowedNodes returns the number of NUMA nodes that the kubelet allows (maxAllowableNUMANodes in
 // pkg/kubelet/cm/topologymanager).
-func (f ManagerSettings) AllowedNodes() int {
+func (f *settings) allowedNodes() int {
 	allowed, _ := strconv.Atoi(f.PolicyOptions[maxNodesOption]) // none is 0
 	return max(model.MaxNodes, allowed)
 }
 
 // optionsSay returns the evidence for an option of the Topology Manager.
-func (f ManagerSettings) optionsSay() string {
+func (f *settings) optionsSay() string {
 	return f.Says("topologyManagerPolicyOptions", fmt.Sprint(f.PolicyOptions))
 }
 
@@ -157,12 +145,12 @@ const (
 const otherConfig = "if the kubelet reads another file: tandem doctor --kubelet-config FILE " +
 	"(ps -C kubelet -o args shows --config)"
 
-// configureSetting returns the way to a setting, and staticCPUs to exclusive CPUs.
+// configureSetting returns the way to a setting, and configureCPUs to exclusive CPUs.
 func configureSetting(setting string) string {
 	return "in the kubelet's configuration: " + setting + " (tandem doctor --drop-in prints all settings)"
 }
 
-func staticCPUs(setting string) string {
+func configureCPUs(setting string) string {
 	return "in the kubelet's configuration: " + setting +
 		" (tandem doctor --drop-in --static-cpus prints all settings)"
 }
@@ -189,7 +177,7 @@ const withoutFolder = `the kubelet has none; with Kubernetes 1.30 or later and k
 #                          KUBELET_EXTRA_ARGS=--config-dir=/etc/kubernetes/kubelet.conf.d
 #                          in /etc/default/kubelet or /etc/sysconfig/kubelet`
 
-// ReadDropIn reads the machine and the mode of the node, and returns what [Kubelet.DropIn] returns.
+// ReadDropIn reads the machine and the mode of the node, and returns what [Node.DropIn] returns.
 func (n *Node) ReadDropIn(ctx context.Context, staticCPUs bool) (string, error) {
 	if _, err := n.readMachine(ctx); err != nil {
 		return "", err
@@ -199,21 +187,20 @@ func (n *Node) ReadDropIn(ctx context.Context, staticCPUs bool) (string, error) 
 
 // DropIn returns the settings that Tandem needs on this node as a file of the kubelet: those of
 // deployments/kubelet/config.yaml, with as many NUMA nodes as the machine has and, on request, CPUs for
-// containers alone. Comments say where the settings belong.
-func (k Kubelet) DropIn(staticCPUs bool) (string, error) {
-	if k.Mode == coordination.DRA {
+// containers alone. Comments say where the settings belong. With a folder of drop-ins that a flag names, an
+// unknown process is no error.
+func (n *Node) DropIn(staticCPUs bool) (string, error) {
+	f := n.readSettings()
+	switch {
+	case n.Mode == coordination.DRA:
 		return "", errors.New("print settings: this node is in DRA mode, in which the kubelet's managers align " +
 			"no devices, and needs none")
+	case f.noProcess != nil && n.ConfigDir == "":
+		return "", f.noProcess
+	case f.unread != nil:
+		return "", fmt.Errorf("read the kubelet's configuration: %w; %s", f.unread, otherConfig)
 	}
-	p, err := k.findProcess()
-	if err != nil {
-		return "", err
-	}
-	f, err := k.Read(p)
-	if err != nil {
-		return "", fmt.Errorf("read the kubelet's configuration: %w; %s", err, otherConfig)
-	}
-	if cgroup := f.SystemReservedCgroup + f.KubeReservedCgroup; staticCPUs && !f.HasReserved() && cgroup != "" {
+	if cgroup := f.SystemReservedCgroup + f.KubeReservedCgroup; staticCPUs && !f.hasReserved() && cgroup != "" {
 		return "", fmt.Errorf("print settings: the kubelet has the cgroup %s and does not start with named CPUs: "+
 			"first reserve an amount of CPU in systemReserved or kubeReserved", cgroup)
 	}
@@ -231,25 +218,16 @@ func (k Kubelet) DropIn(staticCPUs bool) (string, error) {
 	fmt.Fprintf(&b, "topologyManagerPolicy: %s\ntopologyManagerScope: %s\ntopologyManagerPolicyOptions:\n",
 		restricted, scopeContainer)
 	fmt.Fprintf(&b, "  %s: \"true\"\n", preferClosest)
-	if f.NUMANodes > f.AllowedNodes() {
+	if f.NUMANodes > f.allowedNodes() {
 		fmt.Fprintf(&b, "  %s: \"%d\" # Kubernetes 1.31 or later\n", maxNodesOption, f.NUMANodes)
 	}
 	if staticCPUs {
 		fmt.Fprintf(&b, "cpuManagerPolicy: %s\n", static)
-		if !f.HasReserved() {
-			fmt.Fprintf(&b, "reservedSystemCPUs: \"%s\"\n", f.FirstCPUs())
+		if !f.hasReserved() {
+			fmt.Fprintf(&b, "reservedSystemCPUs: \"%s\"\n", f.firstCPUs())
 		}
 	}
-	return machine.OnNode(p.Root, b.String()), nil
-}
-
-// findProcess finds the kubelet's process. With a folder of drop-ins that a flag names, none is no error.
-func (k Kubelet) findProcess() (machine.Process, error) {
-	p, err := machine.FindProcess(k.ProcRoot)
-	if k.ConfigDir != "" {
-		err = nil
-	}
-	return p, err
+	return machine.OnNode(f.process.Root, b.String()), nil
 }
 
 // earlier is the file that versions of Tandem before 0.1 wrote into the folder of drop-ins, and madeBy the
@@ -258,6 +236,18 @@ const (
 	earlier = "99-tandem.conf"
 	madeBy  = "# Made by tandem doctor --fix-kubelet."
 )
+
+// remarkKubelet returns what the reader of findings has to know of the kubelet besides: settings that a
+// command line may override, and an earlier drop-in.
+func (n *Node) remarkKubelet() string {
+	k, list := n.settings, earlierDropIn(n.settings.At)
+	if k.unread == nil && k.process.PID == "" && n.Config == "" {
+		list = slices.Insert(list, 0, "No process of the kubelet is visible here, and its flags are unknown: the "+
+			"settings are those of "+k.At.Config+" alone. On the node, as root, tandem doctor reads the flags as "+
+			"well.")
+	}
+	return machine.OnNode(k.process.Root, strings.Join(list, " "))
+}
 
 // earlierDropIn returns remarks about a file of settings that an earlier Tandem wrote, nil for none.
 func earlierDropIn(at kubelet.ConfigFiles) []string {

@@ -15,6 +15,44 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
+// shapeChecks are the checks of the request shapes.
+var shapeChecks = []check{
+	{ // GPUs and VFs cannot come from one set of NUMA nodes
+		id: "refused-shapes", severity: Error, in: ofPlugins | ofRecording,
+		why:  "If only some GPUs have a NUMA node, the kubelet counts only these GPUs, which are too few.",
+		find: (*Node).findRefusedShapes,
+	},
+	{ // the devices fit, but not together with the CPUs
+		id: "refused-shapes", severity: Error, in: ofPlugins | ofRecording,
+		why: "Policy restricted requires the CPUs of a container on the same set of NUMA nodes as its devices, " +
+			"the smallest possible set for each; this number of CPUs needs more or fewer nodes than the devices.",
+		fix: []string{
+			"request a number of CPUs with which the shape is admitted",
+			"or a fractional number (cpu: 7500m): the CPU manager ignores such a container, " +
+				"and its CPUs may be on any node",
+		},
+		find: (*Node).findRefusedForCPUs,
+	},
+	{ // not every GPU can have a VF on its switch
+		id: "far-shapes", severity: Warning, in: ofPlugins | ofRecording,
+		why: "This results from the PCIe slots: some switches have GPUs and no NIC whose VFs are offered, " +
+			"or fewer VFs than GPUs.",
+		fix: []string{
+			"request fewer, or create VFs on the NICs near the other GPUs and select the VFs in config.json",
+			"tandem topo shows which NIC is near which GPU",
+		},
+		find: (*Node).findFarShapes,
+	},
+	{ // NUMA nodes and resources whose hints the kubelet merges too slowly (kubernetes#137700)
+		id: "slow-admission", severity: Warning, in: ofPlugins,
+		why: "The Topology Manager tries every combination of the sets of NUMA nodes that suffice for each " +
+			"resource, and meanwhile no pod of the node starts or ends (kubernetes#137700). A resource with n NUMA " +
+			"nodes multiplies the time by 2^n-1, on 8 nodes by 255. A container with all these resources has the " +
+			"most combinations if one device of each suffices.",
+		find: (*Node).findSlowMerge,
+	},
+}
+
 // shapes are the request shapes 1+1, 2+2 … on an empty node under policy restricted, by their number of
 // pairs.
 type shapes struct {
@@ -29,8 +67,8 @@ type shapes struct {
 // mostShapes limits n of the shapes n+n.
 const mostShapes = 64
 
-func (n *Node) readShapes(k ManagerSettings) (s shapes) {
-	s.emptyNode, s.near = n.emptyUnder(k, model.Restricted), map[int]int{}
+func (n *Node) readShapes() (s shapes) {
+	s.emptyNode, s.near = n.emptyUnder(model.Restricted), map[int]int{}
 	if len(n.GPUs) == 0 || len(n.VFs) == 0 {
 		return s
 	}
@@ -85,7 +123,7 @@ func (e emptyNode) fewerVFs() (requests []string) {
 
 // admittedCPUs says for shapes with which numbers of CPUs they are admitted.
 func (e emptyNode) admittedCPUs(pairs []int) (lines []string) {
-	all := len(e.kubelet.AllCPUs())
+	all := len(e.settings.allCPUs())
 	var admitted groups
 	for _, n := range pairs {
 		fitting := topology.CPUSet{}
@@ -124,12 +162,12 @@ func (g *groups) addNumber(text string, n int) {
 
 // cpusPerNode counts the CPUs that containers can have.
 func (e emptyNode) cpusPerNode() string {
-	reserved, err := e.kubelet.ReservedSet()
+	reserved, err := e.settings.reservedSet()
 	if err != nil {
 		return "an unknown number"
 	}
 	var free []Device
-	for number, set := range e.kubelet.CPUs {
+	for number, set := range e.settings.CPUs {
 		for range set.Without(reserved) {
 			free = append(free, Device{NUMA: topology.Node(number)})
 		}
@@ -191,18 +229,6 @@ func formatRanges(numbers string) string {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// topologyPolicy finds another policy than restricted, with the requests that restricted would refuse.
-func topologyPolicy(n *Node) []Finding {
-	s := n.shapes
-	found := adviseTopologyPolicy(s.kubelet)
-	for i := range found {
-		f := &found[i]
-		f.Evidence = append(f.Evidence, s.wouldRefuse()...)
-		f.Fix = append(f.Fix, s.listRemedies()...)
-	}
-	return found
-}
-
 // wouldRefuse returns the requests that policy restricted refuses, a sentence each.
 func (s shapes) wouldRefuse() (lines []string) {
 	if len(s.GPUs) == 0 || len(s.VFs) == 0 {
@@ -249,7 +275,7 @@ func (s shapes) listRemedies() (fix []string) {
 // remarkFewer says which containers with fewer VFs than GPUs are refused, "" for none and with a finding.
 // This is no finding: who requests as many VFs as GPUs loses near pairs by the remedy.
 func (s shapes) remarkFewer() string {
-	if s.kubelet.Policy != restricted || len(s.fewer) == 0 || len(s.refused) > 0 {
+	if s.settings.Policy != restricted || len(s.fewer) == 0 || len(s.refused) > 0 {
 		return ""
 	}
 	text := fmt.Sprintf("Containers that request %s are rejected, even on an empty node; %s.",
@@ -260,21 +286,15 @@ func (s shapes) remarkFewer() string {
 	return text
 }
 
-// refusedShapes finds shapes whose GPUs and VFs cannot come from one set of NUMA nodes.
-func refusedShapes(n *Node) []Finding {
+func (n *Node) findRefusedShapes(f *Finding) {
 	s := n.shapes
-	if s.kubelet.Policy != restricted || len(s.refused) == 0 {
-		return nil
+	if s.settings.Policy != restricted || len(s.refused) == 0 {
+		return
 	}
-	f := Finding{
-		ID: "refused-shapes", Severity: Error,
-		Summary: fmt.Sprintf("Containers that request %s are rejected, even on an empty node.",
-			shapeList(s.refused)),
-		Evidence: s.listPlaces(),
-		Why:      "If only some GPUs have a NUMA node, the kubelet counts only these GPUs, which are too few.",
-	}
+	f.Summary = fmt.Sprintf(alwaysRejected, shapeList(s.refused))
+	f.Evidence = s.listPlaces()
 	if len(s.fewer) > 0 {
-		f.Evidence = append(f.Evidence, "rejected as well: "+strings.Join(s.fewer, ", "))
+		f.addSeen("rejected as well: %s", strings.Join(s.fewer, ", "))
 	}
 	if slices.ContainsFunc(s.VFs, hasNode) {
 		f.Why = "Policy restricted requires the smallest possible set of NUMA nodes for each resource, and the " +
@@ -288,47 +308,34 @@ func refusedShapes(n *Node) []Finding {
 	if len(f.Fix) == 0 {
 		f.Fix = []string{"ask for fewer"}
 	}
-	return []Finding{s.markGuess(f)}
+	s.markGuess(f)
 }
 
-// refusedForCPUs finds shapes whose devices fit, but not together with the CPUs.
-func refusedForCPUs(n *Node) []Finding {
+func (n *Node) findRefusedForCPUs(f *Finding) {
 	s := n.shapes
-	if s.kubelet.Policy != restricted || len(s.withCPUs) == 0 {
-		return nil
+	if s.settings.Policy != restricted || len(s.withCPUs) == 0 {
+		return
 	}
-	f := Finding{
-		ID: "refused-shapes", Severity: Error,
-		Summary: fmt.Sprintf("Containers that request %s with %s are rejected, even on an empty node.",
-			shapeList(s.withCPUs), cli.Count(s.CPUs, "CPU")),
-		Evidence: append([]string{
-			"CPUs for containers: " + s.cpusPerNode(),
-		}, slices.Concat(s.listPlaces(), someOf(s.admittedCPUs(s.withCPUs)))...),
-		Why: "Policy restricted requires the CPUs of a container on the same set of NUMA nodes as its devices, " +
-			"the smallest possible set for each; this number of CPUs needs more or fewer nodes than the devices.",
-		Fix: []string{
-			"request a number of CPUs with which the shape is admitted",
-			"or a fractional number (cpu: 7500m): the CPU manager ignores such a container, " +
-				"and its CPUs may be on any node",
-		},
-	}
+	f.Summary = fmt.Sprintf(alwaysRejected, shapeList(s.withCPUs)+" with "+cli.Count(s.CPUs, "CPU"))
+	f.addSeen("CPUs for containers: %s", s.cpusPerNode())
+	f.Evidence = slices.Concat(f.Evidence, s.listPlaces(), someOf(s.admittedCPUs(s.withCPUs)))
 	isRefused := func(gpus int) bool { _, fits := s.findAffinity(gpus, 0, s.CPUs); return !fits }
-	if slices.ContainsFunc(s.withCPUs, isRefused) {
-		return []Finding{f} // without VFs too
+	if !slices.ContainsFunc(s.withCPUs, isRefused) { // without VFs too
+		s.markGuess(f)
 	}
-	return []Finding{s.markGuess(f)}
 }
+
+// alwaysRejected is a sentence about refused requests.
+const alwaysRejected = "Containers that request %s are rejected, even on an empty node."
 
 // markGuess makes a finding about VFs a guess if the VFs are one.
-func (n *Node) markGuess(f Finding) Finding {
-	if n.Guess == "" {
-		return f
+func (n *Node) markGuess(f *Finding) {
+	if n.Guess != "" {
+		f.Severity = Unknown
+		f.addSeen("%s", n.describeGuess())
+		f.Fix = append(f.Fix, "for the verdict on the actual pools, run tandem doctor --config config.json, "+
+			"or start tandem-rdma")
 	}
-	f.Severity = Unknown
-	f.Evidence = append(f.Evidence, n.describeGuess())
-	f.Fix = append(f.Fix, "for the verdict on the actual pools, run tandem doctor --config config.json, "+
-		"or start tandem-rdma")
-	return f
 }
 
 // describeGuess says what the VFs are if nobody has named a pool.
@@ -336,25 +343,15 @@ func (n *Node) describeGuess() string {
 	return n.Guess + ": assumes that the VFs of all NICs with RDMA are one pool"
 }
 
-// farShapes finds shapes of which not every GPU can have a VF on its switch.
-func farShapes(n *Node) []Finding {
+func (n *Node) findFarShapes(f *Finding) {
 	s := n.shapes
 	if len(s.far) == 0 {
-		return nil
+		return
 	}
-	f := Finding{
-		ID: "far-shapes", Severity: Warning,
-		Summary: fmt.Sprintf("In a container that requests %s, some GPUs cannot have a VF on their switch.",
-			shapeList(s.far)),
-		Why: "This results from the PCIe slots: some switches have GPUs and no NIC whose VFs are offered, " +
-			"or fewer VFs than GPUs.",
-		Fix: []string{
-			"request fewer, or create VFs on the NICs near the other GPUs and select the VFs in config.json",
-			"tandem topo shows which NIC is near which GPU",
-		},
-	}
+	f.Summary = fmt.Sprintf("In a container that requests %s, some GPUs cannot have a VF on their switch.",
+		shapeList(s.far))
 	for _, n := range s.far {
-		f.Evidence = append(f.Evidence, fmt.Sprintf("%d+%d: %d of %d pairs on one switch", n, n, s.near[n], n))
+		f.addSeen("%d+%d: %d of %d pairs on one switch", n, n, s.near[n], n)
 	}
 	f.Evidence = someOf(f.Evidence)
 	if s.far[0] == 1 {
@@ -367,7 +364,6 @@ func farShapes(n *Node) []Finding {
 			"for the daemons (topologyFile in the chart) and for tandem doctor --topology-file; "+
 			"or a hypervisor that exposes the switches")
 	}
-	return []Finding{f}
 }
 
 func hasNode(d Device) bool {

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -75,7 +74,7 @@ func examined(t *testing.T, name string, perPF int, exclude bool) doctor.Node {
 	must(t, err)
 	tree, err := topology.Read(machine.FS())
 	must(t, err)
-	n := doctor.Node{Kubelet: doctor.Kubelet{Sys: machine.FS(), Tree: tree}}
+	n := doctor.Node{Sys: machine.FS(), Tree: tree}
 	for d := range tree.Devices() {
 		device := doctor.Device{Device: placement.Device{ID: d.Address.String(), Address: d.Address}, NUMA: d.NUMA}
 		switch {
@@ -109,14 +108,7 @@ func startExamined(t *testing.T, n doctor.Node, options node.Options) *node.Node
 // compareShape compares what the kubelet does with a request with what the doctor says.
 func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int) {
 	t.Helper()
-	var facts doctor.ManagerSettings // of a kubelet without settings
-	if n.KubeletDir != "" {
-		var err error
-		if facts, err = n.Kubelet.Read(machine.Process{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	nodes, admitted := n.Affinity(facts, gpus, vfs)
+	nodes, admitted := n.Affinity(gpus, vfs)
 	container := node.Container("main", map[string]int{fakeGPU: gpus, fakeVF: vfs})
 	if n.CPUs > 0 { // of a guaranteed pod
 		container.Resources.Limits[v1.ResourceCPU] = *resource.NewQuantity(int64(n.CPUs), resource.DecimalSI)
@@ -190,16 +182,15 @@ enforceNodeAllocatable: [pods, system-reserved]
 
 // dropIn returns what doctor prints, or the same settings where it prints none, and why doctor says that the
 // kubelet does not start with them in place.
-func dropIn(t *testing.T, n doctor.Kubelet, staticCPUs bool) (printed string, refused error) {
+func dropIn(t *testing.T, n doctor.Node, staticCPUs bool) (printed string, refused error) {
 	t.Helper()
-	printed, refused = n.DropIn(staticCPUs)
+	before := n
+	printed, refused = before.DropIn(staticCPUs)
 	if refused != nil {
 		return head + "cpuManagerPolicy: static\nreservedSystemCPUs: \"0,56\"\n", refused
 	}
 	must(t, os.WriteFile(filepath.Join(n.ConfigDir, "tandem.conf"), []byte(printed), 0o600))
-	f, err := n.Read(machine.Process{})
-	must(t, err)
-	for _, found := range f.Refusals() {
+	for _, found := range n.Refusals() {
 		refused = errors.Join(refused, errors.New(found.Summary))
 	}
 	return printed, refused
@@ -215,7 +206,7 @@ func TestKubeletTakesDropIn(t *testing.T) {
 	printed := map[bool]int{}
 	for name, before := range kubeletConfigs {
 		for _, staticCPUs := range []bool{false, true} {
-			n := doctor.Kubelet{Sys: machine.FS(), Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
+			n := doctor.Node{Sys: machine.FS(), Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
 			must(t, os.WriteFile(filepath.Join(n.KubeletDir, "config.yaml"), []byte(before), 0o600))
 			patch, refused := dropIn(t, n, staticCPUs)
 			after := decode(t, merged(t, before, patch))
@@ -259,7 +250,7 @@ func TestDropInOfManyNodes(t *testing.T) {
 	}
 	tree, err := topology.Read(sys)
 	must(t, err)
-	n := doctor.Kubelet{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
+	n := doctor.Node{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
 	must(t, os.WriteFile(filepath.Join(n.KubeletDir, "config.yaml"), []byte(head), 0o600))
 	printed, refused := dropIn(t, n, false)
 	if refused != nil {
@@ -276,7 +267,7 @@ func TestDropInOfManyNodes(t *testing.T) {
 }
 
 // takes says why the kubelet would not start with a configuration on a machine.
-func takes(t *testing.T, n doctor.Kubelet, c *kubeletconfig.KubeletConfiguration) error {
+func takes(t *testing.T, n doctor.Node, c *kubeletconfig.KubeletConfiguration) error {
 	t.Helper()
 	c = c.DeepCopy()
 	c.FailCgroupV1 = false // which is about the machine that the test runs on

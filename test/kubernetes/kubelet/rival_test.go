@@ -132,7 +132,7 @@ func wantTold(t *testing.T, r *rig.Rig, registered bool) {
 	}
 	var found []string
 	for _, f := range doctor.Examine(doctor.Node{
-		Kubelet: doctor.Kubelet{Sys: r.Sys(), Tree: r.Tree, KubeletDir: r.KubeletDir()}, RunDir: r.RunDir(),
+		Sys: r.Sys(), Tree: r.Tree, KubeletDir: r.KubeletDir(), RunDir: r.RunDir(),
 	}).Findings {
 		if f.ID == "kubelet-devices" || f.ID == "stock-plugin" {
 			found = append(found, f.Summary)
