@@ -131,7 +131,6 @@ func newClock(n *node, config Config, functions ...string) *clock {
 		watched[address(n.t, f)] = false
 	}
 	c.Watch(watched)
-	n.t.Cleanup(func() { c.forgetExcept(nil) })
 	return c
 }
 

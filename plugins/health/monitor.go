@@ -104,11 +104,6 @@ func (m *Monitor) Run(ctx context.Context, changed func()) error {
 	if m == nil {
 		return nil
 	}
-	defer func() {
-		m.looking.Lock()
-		defer m.looking.Unlock()
-		m.forgetExcept(nil)
-	}()
 	ticker := time.NewTicker(m.config.Interval)
 	defer ticker.Stop()
 	for {
@@ -132,7 +127,10 @@ func (m *Monitor) readAll(now time.Time) bool {
 	m.again = false
 	m.mu.Unlock()
 	found := verdicts{}
-	m.forgetExcept(functions)
+	maps.DeleteFunc(m.watched, func(a topology.Address, _ *watched) bool {
+		_, wanted := functions[a]
+		return !wanted
+	})
 	for a, gpu := range functions {
 		w := m.watched[a]
 		if w == nil {
@@ -140,7 +138,7 @@ func (m *Monitor) readAll(now time.Time) bool {
 			m.watched[a] = w
 		}
 		if again {
-			w.closeFiles()
+			w.source = nil
 		}
 		if v := w.readOnce(m.sys, a, now); v != (Verdict{}) {
 			found[a] = v
@@ -153,31 +151,14 @@ func (m *Monitor) readAll(now time.Time) bool {
 	return !same
 }
 
-// forgetExcept ends the watch of all functions except some.
-func (m *Monitor) forgetExcept(except map[topology.Address]bool) {
-	for a, w := range m.watched {
-		if _, wanted := except[a]; !wanted {
-			w.closeFiles()
-			delete(m.watched, a)
-		}
-	}
-}
-
 // readOnce reads a function once.
 func (w *watched) readOnce(sys fs.FS, a topology.Address, now time.Time) Verdict {
 	if w.source == nil {
-		w.source, w.found = openSource(sys, a, w.judge.config.Rules), now
+		w.source, w.found = newSource(sys, a, w.judge.config.Rules), now
 	}
 	sample, whole := w.source.readValues()
 	if !whole || now.Sub(w.found) >= relook {
-		w.closeFiles()
-	}
-	return w.judge.addSample(sample, now)
-}
-
-func (w *watched) closeFiles() {
-	if w.source != nil {
-		w.source.closeFiles()
 		w.source = nil
 	}
+	return w.judge.addSample(sample, now)
 }

@@ -45,126 +45,75 @@ func (p portState) describeState() string { return p.Name + " is " + p.Status }
 func (s *source) readValues() (now reading, whole bool) {
 	now.Counters, whole = make(map[counterKey]uint64, len(s.counters)), true
 	for _, c := range s.counters {
-		if value, ok := c.readNumber(); ok {
-			now.Counters[counterKey{c.counter, c.name}] = value
-		} else {
-			whole = false
+		value, ok := s.readNumber(c.File)
+		if ok {
+			now.Counters[c] = value
 		}
+		whole = whole && ok
 	}
 	now.Ports = slices.Clone(s.unknown)
 	for _, n := range s.netdevs {
-		if port, isUp := n.readState(); isUp {
+		if port, isUp := s.readNetdev(n); isUp {
 			now.Ports = append(now.Ports, port)
 		}
 	}
 	for _, p := range s.ports {
-		now.Ports = append(now.Ports, p.readState())
+		now.Ports = append(now.Ports, s.readPort(p))
 	}
-	now.Link = s.link.readLink()
+	now.Link = topology.ReadPCIeLink(s.sys, s.dir)
+	now.Link.MaxSpeed, now.Link.MaxWidth = s.most.MaxSpeed, s.most.MaxWidth
 	return now, whole && !slices.ContainsFunc(now.Ports, func(p portState) bool { return p.Unread })
 }
 
-// netdev is a netdev of a function.
-type netdev struct {
-	name, dir           string // "netdev eth0"
-	flags, carrier, ups *file
-}
+// titled is a netdev, or a port of an RDMA device.
+type titled struct{ title, dir string } // "netdev eth0", "port mlx5_0/1"
 
-// readState reads the state of a netdev, and reports whether the netdev is administratively up (IFF_UP in
+// readNetdev reads the state of a netdev, and reports whether the netdev is administratively up (IFF_UP in
 // flags): the carrier of another netdev says nothing about the port. carrier_up_count counts since the
 // creation of the netdev (Documentation/ABI/testing/sysfs-class-net).
-func (n *netdev) readState() (portState, bool) {
+func (s *source) readNetdev(n titled) (portState, bool) {
 	const up = 1 // IFF_UP in include/uapi/linux/if.h
-	flags, known := n.flags.readNumber()
-	if n.flags.missing || n.carrier.missing || known && flags&up == 0 {
+	flags, known := s.readNumber(n.dir, "flags")
+	if known && flags&up == 0 {
 		return portState{}, false
 	}
-	carrier, ok := n.carrier.readNumber()
+	carrier, ok := s.readNumber(n.dir, "carrier")
 	if !known || !ok {
-		return portState{Name: n.name, Unread: true}, true
+		return portState{Name: n.title, Unread: true}, true
 	}
-	p := portState{Name: n.name, Up: carrier != 0, WasUp: true, Status: "without carrier"}
+	p := portState{Name: n.title, Up: carrier != 0, WasUp: true, Status: "without carrier"}
 	if !p.Up {
-		ups, known := n.ups.readNumber()
+		ups, known := s.readNumber(n.dir, "carrier_up_count")
 		p.WasUp = ups > 0 || !known
 	}
 	return p, true
 }
 
-// port is a port with link layer InfiniBand of an RDMA device. The state of a RoCE port is that of a netdev.
-type port struct {
-	name         string // "port mlx5_0/1"
-	state, downs *file
-}
-
-// readState reads the state, "4: ACTIVE" (Documentation/ABI/stable/sysfs-class-infiniband).
-func (p *port) readState() portState {
-	word, ok := p.state.readWord()
+// readPort reads the state of a port with link layer InfiniBand, "4: ACTIVE"
+// (Documentation/ABI/stable/sysfs-class-infiniband). The state of a RoCE port is that of a netdev.
+func (s *source) readPort(p titled) portState {
+	text, ok := s.readText(p.dir, "state")
+	_, word, _ := strings.Cut(text, ": ")
 	if !ok || word == "" {
-		return portState{Name: p.name, Unread: true}
+		return portState{Name: p.title, Unread: true}
 	}
-	state := portState{Name: p.name, Up: word == "ACTIVE", WasUp: true, Status: word}
+	state := portState{Name: p.title, Up: word == "ACTIVE", WasUp: true, Status: word}
 	if !state.Up {
-		downs, known := p.downs.readNumber()
+		downs, known := s.readNumber(p.dir, "counters/link_downed")
 		state.WasUp = downs > 0 || !known
 	}
 	return state
 }
 
-// link is the PCI Express link of a function.
-type link struct {
-	speed *file
-	width *file
-	most  topology.PCIeLink // maximum of both ends
-}
-
-func (l *link) readLink() topology.PCIeLink {
-	now := l.most
-	now.Speed, now.Width = l.speed.readSpeed(), l.width.readWidth()
-	return now
-}
-
-// newLink returns the link of the function in a directory; above is the directory of the port above, "" for
-// none.
-func newLink(sys fs.FS, dir, above string) link {
-	l := link{
-		speed: openFile(sys, path.Join(dir, "current_link_speed")),
-		width: openFile(sys, path.Join(dir, "current_link_width")),
-	}
-	own := topology.ReadPCIeLink(sys, dir)
-	l.most.MaxSpeed, l.most.MaxWidth = own.MaxSpeed, own.MaxWidth
-	if above != "" {
-		port := topology.ReadPCIeLink(sys, above)
-		l.most.MaxSpeed = leastKnown(l.most.MaxSpeed, port.MaxSpeed)
-		l.most.MaxWidth = leastKnown(l.most.MaxWidth, port.MaxWidth)
-	}
-	return l
-}
-
-// leastKnown returns the smaller known value; 0 if none is known.
-func leastKnown[T int | float64](a, b T) T {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
-}
-
-// source has the open files of a function.
+// source has the files of a function.
 type source struct {
 	sys      fs.FS
 	dir      string
-	counters []counterFile
-	netdevs  []netdev
-	ports    []port
-	unknown  []portState // ports whose kind could not be read
-	link     link
-	files    []*file // all of them
-}
-
-// counterFile is the file of a counter.
-type counterFile struct {
-	counter string
-	*file
+	counters []counterKey
+	netdevs  []titled
+	ports    []titled          // with link layer InfiniBand
+	unknown  []portState       // ports whose kind could not be read
+	most     topology.PCIeLink // maximum of both ends of the link
 }
 
 // aer are the names of rules on the totals of the AER files
@@ -177,33 +126,21 @@ var aer = map[string]string{
 // c1pf0 (__devlink_port_phys_port_name_get in net/devlink/port.c).
 var representor = regexp.MustCompile(`^(c\d+)?pf\d+`)
 
-// openSource opens the files of a function that exist now and that rules need.
-func openSource(sys fs.FS, function topology.Address, rules []rule) *source {
+// newSource finds the files of a function that exist now and that rules need.
+func newSource(sys fs.FS, function topology.Address, rules []rule) *source {
 	s := &source{sys: sys, dir: path.Join(topology.PCIDevices, function.String())}
-	s.link = newLink(sys, s.dir, s.portAbove())
-	s.files = append(s.files, s.link.speed, s.link.width)
+	s.most = s.maximumLink()
 	s.findNetdevs()
 	ports := s.findPorts()
 	for _, r := range rules {
 		for _, name := range s.counterNames(r.Counter, ports) {
-			s.addCounter(r.Counter, name)
+			key := counterKey{r.Counter, name}
+			if _, ok := s.readNumber(name); ok && !slices.Contains(s.counters, key) { // two rules can have one
+				s.counters = append(s.counters, key)
+			}
 		}
 	}
 	return s
-}
-
-// closeFiles closes all files.
-func (s *source) closeFiles() {
-	for _, f := range s.files {
-		f.close()
-	}
-}
-
-// openFile opens a file of the function.
-func (s *source) openFile(elements ...string) *file {
-	f := openFile(s.sys, path.Join(elements...))
-	s.files = append(s.files, f)
-	return f
 }
 
 // infiniband is the type of a netdev for IP over InfiniBand (ARPHRD_INFINIBAND in
@@ -214,29 +151,26 @@ const infiniband = "32"
 func (s *source) findNetdevs() {
 	folder := topology.NetFolder(s.sys, s.dir)
 	for _, name := range topology.Names(s.sys, folder) {
-		dir, title := path.Join(folder, name), "netdev "+quoteName(name)
-		if kind, known := s.readKind(title, dir, "type"); !known || kind == infiniband {
+		n := titled{"netdev " + quoteName(name), path.Join(folder, name)}
+		kind, known := s.readKind(n, "type")
+		if !known || kind == infiniband || s.lacks(n.dir, "flags") || s.lacks(n.dir, "carrier") {
 			continue
 		}
-		if portName, err := fs.ReadFile(s.sys, dir+"/phys_port_name"); err == nil && representor.Match(portName) {
-			continue
+		if portName, _ := s.readText(n.dir, "phys_port_name"); !representor.MatchString(portName) {
+			s.netdevs = append(s.netdevs, n)
 		}
-		s.netdevs = append(s.netdevs, netdev{
-			name: title, dir: dir, flags: s.openFile(dir, "flags"), carrier: s.openFile(dir, "carrier"),
-			ups: s.openFile(dir, "carrier_up_count"),
-		})
 	}
 }
 
-// readKind reads a file that says of which kind a port with a title is; "" if it has no such file. While the
-// file cannot be read, the state of the port is unknown, and the next look finds all files again.
-func (s *source) readKind(title, dir, name string) (kind string, known bool) {
-	content, err := fs.ReadFile(s.sys, path.Join(dir, name))
-	known = err == nil || errors.Is(err, fs.ErrNotExist)
-	if !known {
-		s.unknown = append(s.unknown, portState{Name: title, Unread: true})
+// readKind reads a file that says of which kind a port is; "" if it has no such file. While the file cannot
+// be read, the state of the port is unknown, and the next look finds all files again.
+func (s *source) readKind(port titled, name string) (kind string, known bool) {
+	kind, known = s.readText(port.dir, name)
+	if !known && !s.lacks(port.dir, name) {
+		s.unknown = append(s.unknown, portState{Name: port.title, Unread: true})
+		return "", false
 	}
-	return strings.TrimSpace(string(content)), known
+	return kind, true
 }
 
 // quoteName returns the name of a netdev or RDMA device for people: a pod can have given it any name.
@@ -249,34 +183,39 @@ func quoteName(name string) string {
 
 // findPorts returns the directories of all ports of RDMA devices.
 func (s *source) findPorts() (dirs []string) {
-	for _, name := range s.listNames("infiniband") {
-		for _, number := range s.listNames("infiniband", name, "ports") {
-			dir := path.Join(s.dir, "infiniband", name, "ports", number)
-			dirs = append(dirs, dir)
-			title := "port " + quoteName(name) + "/" + number
-			if layer, known := s.readKind(title, dir, "link_layer"); known && layer == "InfiniBand" {
-				p := port{name: title, state: s.openFile(dir, "state"), downs: s.openFile(dir, "counters", "link_downed")}
-				if !p.state.missing {
-					s.ports = append(s.ports, p)
-				}
+	devices := path.Join(s.dir, "infiniband")
+	for _, name := range topology.Names(s.sys, devices) {
+		ports := path.Join(devices, name, "ports")
+		for _, number := range topology.Names(s.sys, ports) {
+			p := titled{"port " + quoteName(name) + "/" + number, path.Join(ports, number)}
+			dirs = append(dirs, p.dir)
+			layer, known := s.readKind(p, "link_layer")
+			if known && layer == "InfiniBand" && !s.lacks(p.dir, "state") {
+				s.ports = append(s.ports, p)
 			}
 		}
 	}
 	return dirs
 }
 
-// portAbove returns the directory of the PCI function that the link of the function leads to; "" for a
-// function on the root bus.
-func (s *source) portAbove() string {
-	target, err := fs.ReadLink(s.sys, s.dir)
-	if err != nil {
-		return ""
+// maximumLink returns the maximum of both ends of the function's link; on the root bus a link has one end.
+func (s *source) maximumLink() topology.PCIeLink {
+	most := topology.ReadPCIeLink(s.sys, s.dir)
+	target, _ := fs.ReadLink(s.sys, s.dir)
+	if port, err := topology.ParseAddress(path.Base(path.Dir(target))); err == nil {
+		above := topology.ReadPCIeLink(s.sys, path.Join(topology.PCIDevices, port.String()))
+		most.MaxSpeed = leastKnown(most.MaxSpeed, above.MaxSpeed)
+		most.MaxWidth = leastKnown(most.MaxWidth, above.MaxWidth)
 	}
-	parent, err := topology.ParseAddress(path.Base(path.Dir(target)))
-	if err != nil {
-		return ""
+	return most
+}
+
+// leastKnown returns the smaller known value; 0 if none is known.
+func leastKnown[T int | float64](a, b T) T {
+	if a == 0 || b == 0 {
+		return max(a, b)
 	}
-	return path.Join(topology.PCIDevices, parent.String())
+	return min(a, b)
 }
 
 // counterNames returns the names of the files that may have a counter.
@@ -297,93 +236,29 @@ func (s *source) counterNames(counter string, ports []string) (names []string) {
 	return names
 }
 
-// addCounter adds the counter in a file, if the file can be read.
-func (s *source) addCounter(counter, name string) {
-	for _, c := range s.counters {
-		if c.name == name {
-			return // another rule has it
-		}
-	}
-	f := s.openFile(name)
-	if _, ok := f.readNumber(); ok {
-		s.counters = append(s.counters, counterFile{counter, f})
-	}
+// lacks reports whether a file does not exist.
+func (s *source) lacks(elements ...string) bool {
+	_, err := fs.Stat(s.sys, path.Join(elements...))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
-// listNames returns the entries of a directory of the function.
-func (s *source) listNames(elements ...string) []string {
-	return topology.Names(s.sys, path.Join(s.dir, path.Join(elements...)))
-}
-
-// file is an open file of sysfs. Each read at its start gives the present content; after the removal of the
-// device it fails (ENODEV). An open file does not keep the device.
-type file struct {
-	name    string
-	reader  io.ReadSeeker // nil if the file does not exist or cannot be read
-	missing bool          // the file does not exist
-	page    [1024]byte    // the content; the longest files, of AER, have less than half
-	io.Closer
-}
-
-// openFile opens a file.
-func openFile(sys fs.FS, name string) *file {
-	f := &file{name: name}
-	opened, err := sys.Open(name)
+// readText returns the content of a file, false if it cannot be read. It reads once: a second read to see the
+// end would make the kernel ask the device again.
+func (s *source) readText(elements ...string) (string, bool) {
+	file, err := s.sys.Open(path.Join(elements...))
 	if err != nil {
-		f.missing = errors.Is(err, fs.ErrNotExist)
-		return f
-	}
-	f.Closer = opened
-	f.reader, _ = opened.(io.ReadSeeker)
-	return f
-}
-
-func (f *file) close() {
-	if f.Closer != nil {
-		_ = f.Close()
-	}
-}
-
-// trimmedText returns the content. It reads once: a second read to see the end
-// would make the kernel ask the device again.
-func (f *file) trimmedText() (string, bool) {
-	if f.reader == nil {
 		return "", false
 	}
-	if _, err := f.reader.Seek(0, io.SeekStart); err != nil {
-		return "", false
-	}
-	n, err := f.reader.Read(f.page[:])
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", false
-	}
-	return strings.TrimSpace(string(f.page[:n])), true
+	defer file.Close()
+	var page [1024]byte // the longest files, of AER, have less than half
+	n, err := file.Read(page[:])
+	return strings.TrimSpace(string(page[:n])), err == nil || errors.Is(err, io.EOF)
 }
 
-// readNumber returns the last number of the content: the only one, or the total "TOTAL_ERR_COR 3" in the last
+// readNumber returns the last number of a file: the only one, or the total "TOTAL_ERR_COR 3" in the last
 // line.
-func (f *file) readNumber() (uint64, bool) {
-	text, ok := f.trimmedText()
-	if !ok {
-		return 0, false
-	}
+func (s *source) readNumber(elements ...string) (uint64, bool) {
+	text, ok := s.readText(elements...)
 	value, err := strconv.ParseUint(text[strings.LastIndexAny(text, " \n")+1:], 0, 64)
-	return value, err == nil
-}
-
-// readWord returns the word of a numbered value: "ACTIVE" of "4: ACTIVE".
-func (f *file) readWord() (string, bool) {
-	text, ok := f.trimmedText()
-	_, word, _ := strings.Cut(text, ": ")
-	return word, ok
-}
-
-func (f *file) readSpeed() float64 {
-	text, _ := f.trimmedText()
-	return topology.ParseLinkSpeed(text)
-}
-
-func (f *file) readWidth() int {
-	text, _ := f.trimmedText()
-	return topology.ParseLinkWidth(text)
+	return value, ok && err == nil
 }
