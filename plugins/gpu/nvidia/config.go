@@ -232,28 +232,25 @@ func (f *file) readSharing(path string) (sharing, []string, error) {
 }
 
 // Flags are the flags of NVIDIA's own plugin on the command line.
-type Flags struct {
-	settings []setting
-	given    []*argument // of every setting
-}
+type Flags struct{ all []*argument }
 
 // argument is one setting on the command line, as a pflag.Value.
 type argument struct {
-	*setting
-	values []string // nil for nothing
+	setting
+	place any // of the value
+	given bool
 }
 
 // Register adds the flags to a set. Load can be called once the set was parsed.
 func Register(set *pflag.FlagSet) *Flags {
-	f := &Flags{settings: allSettings()}
-	for i := range f.settings {
-		s := &f.settings[i]
-		g := &argument{setting: s}
-		f.given = append(f.given, g)
+	f := &Flags{}
+	for _, s := range allSettings() {
+		g := &argument{setting: s, place: s.newPlace(new(Config))}
+		f.all = append(f.all, g)
 		usage := s.usage + " [" + strings.Join(strings.Fields(s.env), ", ") + "]"
 		for n, name := range strings.Fields(s.flags) {
 			flag := set.VarPF(g, name, "", usage)
-			if s.kindOf() == boolean {
+			if g.Type() == "bool" {
 				flag.NoOptDefVal = "true"
 			}
 			flag.Hidden = n > 0
@@ -263,47 +260,43 @@ func Register(set *pflag.FlagSet) *Flags {
 }
 
 // String returns the value unless environment or file set another.
-func (g *argument) String() string {
-	if g.setting == nil {
-		return ""
-	}
-	if g.values != nil {
-		return strings.Join(g.values, ",")
-	}
-	return strings.Join(g.presetValues(), ",")
-}
+func (g *argument) String() string { return valueText(g.place) }
 
-// Set adds a value from the command line; a list accumulates values.
-func (g *argument) Set(value string) error {
-	values, err := g.parseText(value)
-	if err != nil {
-		return err
+// Set takes a value from the command line; a list accumulates values.
+func (g *argument) Set(text string) error {
+	if before := g.String(); g.given && before != "" && (g.Type() == "list" || g.Type() == "integers") {
+		text = before + "," + text
 	}
-	if kind := g.kindOf(); kind == list || kind == integer {
-		values = append(slices.Clone(g.values), values...)
-	}
-	g.values = values
-	return nil
+	err := storeText(g.place, text)
+	g.given = g.given || err == nil
+	return err
 }
 
 // Type returns the word for the kind of value in the help.
-func (g *argument) Type() string { return string(g.kindOf()) }
+func (g *argument) Type() string {
+	switch g.place.(type) {
+	case *bool:
+		return "bool"
+	case *[]string:
+		return "list"
+	case *[]int:
+		return "integers"
+	default:
+		return "string"
+	}
+}
 
 // File returns the configuration file of the command line, or "".
 func (f *Flags) File() string {
-	for _, g := range f.given {
-		if g.flagName() == "config-file" && len(g.values) > 0 {
-			return g.values[0]
-		}
-	}
-	return ""
+	i := slices.IndexFunc(f.all, func(g *argument) bool { return g.flagName() == "config-file" })
+	return f.all[i].String()
 }
 
 // Load merges flags, environment and configuration file. Each call rereads the file.
 func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
 	c := Config{said: map[string]origin{}}
-	for i := range f.settings {
-		if err := f.fromOutside(&c, i, env); err != nil {
+	for _, g := range f.all {
+		if err := g.fromOutside(&c, env); err != nil {
 			return Config{}, err
 		}
 	}
@@ -321,25 +314,24 @@ func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
 }
 
 // fromOutside applies a setting from flag or environment, else its default.
-func (f *Flags) fromOutside(c *Config, i int, env func(string) (string, bool)) error {
-	s := &f.settings[i]
-	if values := f.given[i].values; values != nil {
-		c.takeValues(s, values, "--"+s.flagName())
-		return nil
-	}
-	for variable := range strings.FieldsSeq(s.env) {
-		value, set := env(variable)
-		if !set {
-			continue
+func (g *argument) fromOutside(c *Config, env func(string) (string, bool)) error {
+	text, source := g.String(), "--"+g.flagName()
+	if !g.given {
+		source = ""
+		for variable := range strings.FieldsSeq(g.env) {
+			value, set := env(variable)
+			if set && source == "" {
+				text, source = value, variable
+			}
 		}
-		values, err := s.parseText(value)
-		if err != nil {
-			return fmt.Errorf("%s: %w", variable, err)
-		}
-		c.takeValues(s, values, variable)
-		return nil
 	}
-	c.takeValues(s, s.presetValues(), "")
+	place := g.newPlace(c)
+	if source != "" {
+		if err := storeText(place, text); err != nil {
+			return fmt.Errorf("%s: %w", source, err)
+		}
+	}
+	c.said[g.flagName()] = origin{valueText(place), source}
 	return nil
 }
 
@@ -350,18 +342,18 @@ func (f *Flags) fromFile(c *Config) error {
 	if err != nil {
 		return err
 	}
-	for i := range f.settings {
-		s := &f.settings[i]
-		if s.key == "" || c.said[s.flagName()].source != "" {
+	for _, g := range f.all {
+		if g.key == "" || c.said[g.flagName()].source != "" {
 			continue
 		}
-		value, err := content.findKey(s.key)
+		value, err := content.findKey(g.key)
 		if err == nil && value != nil {
-			err = s.decodeValue(c, value)
-			c.said[s.flagName()] = origin{describeValue(value), s.key + " of " + c.File}
+			place := g.to(c)
+			err = storeValue(place, value)
+			c.said[g.flagName()] = origin{valueText(place), g.key + " of " + c.File}
 		}
 		if err != nil {
-			return fmt.Errorf("read the configuration %s: %s: %w", c.File, s.key, err)
+			return fmt.Errorf("read the configuration %s: %s: %w", c.File, g.key, err)
 		}
 	}
 	if len(content.Resources.GPUs)+len(content.Resources.MIGs) > 0 {
@@ -373,23 +365,4 @@ func (f *Flags) fromFile(c *Config) error {
 	slices.Sort(warnings)
 	c.Warnings = append(c.Warnings, slices.Compact(warnings)...)
 	return err
-}
-
-// describeValue returns a value of the file as a flag would have it.
-func describeValue(value any) string {
-	list, isList := value.([]any)
-	if !isList {
-		return fmt.Sprint(value)
-	}
-	texts := make([]string, 0, len(list))
-	for _, one := range list {
-		texts = append(texts, fmt.Sprint(one))
-	}
-	return strings.Join(texts, ",")
-}
-
-// takeValues sets a setting and its source.
-func (c *Config) takeValues(s *setting, values []string, source string) {
-	c.said[s.flagName()] = origin{strings.Join(values, ","), source}
-	s.applyValues(c, values)
 }

@@ -17,111 +17,85 @@ type setting struct {
 	env    string // names, with spaces between; the first variable that is set counts
 	key    string // in the file; "" for none
 	preset string
-	to     func(*Config) any // the place of the values, which has their kind
+	to     func(*Config) any // the place of the value: a *string, *bool, *[]string or *[]int
 	usage  string
 }
 
 // flagName returns the documented name of the flag.
 func (s *setting) flagName() string { return strings.Fields(s.flags)[0] }
 
-// kind is the type of a setting's values, as the help has it.
-type kind string
+// newPlace returns the setting's place in a new Config, with the preset.
+func (s *setting) newPlace(c *Config) any {
+	place := s.to(c)
+	if s.preset != "" {
+		_ = storeText(place, s.preset) // it is a constant
+	}
+	return place
+}
 
-const (
-	plain   kind = "string"
-	boolean kind = "bool"
-	list    kind = "list"
-	integer kind = "integers"
-)
-
-func (s *setting) kindOf() kind {
-	switch s.to(new(Config)).(type) {
+// storeText stores the value of a flag or variable at the place of a setting.
+func storeText(place any, text string) error {
+	words := strings.Split(text, ",")
+	for i := range words {
+		words[i] = strings.TrimSpace(words[i])
+	}
+	switch to := place.(type) {
+	case *string:
+		*to = text
 	case *bool:
-		return boolean
-	case *[]string:
-		return list
-	case *[]int:
-		return integer
-	default:
-		return plain
-	}
-}
-
-// presetValues returns the values of the preset.
-func (s *setting) presetValues() []string {
-	if kind := s.kindOf(); s.preset == "" && (kind == list || kind == integer) {
-		return []string{}
-	}
-	return []string{s.preset}
-}
-
-// parseText returns the values of a flag or variable.
-func (s *setting) parseText(text string) ([]string, error) {
-	values := strings.Split(text, ",")
-	for i := range values {
-		values[i] = strings.TrimSpace(values[i])
-	}
-	switch s.kindOf() {
-	case boolean:
 		text = cmp.Or(text, "false") // of an empty variable
-		if _, err := strconv.ParseBool(text); err != nil {
-			return nil, fmt.Errorf("%q is not true or false", text)
+		value, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("%q is not true or false", text)
 		}
-	case list:
-		return values, nil
-	case integer:
-		if text == "" {
-			return []string{}, nil
+		*to = value
+	case *[]string:
+		*to = words
+	case *[]int:
+		*to = nil
+		for _, word := range words {
+			number, err := strconv.Atoi(word)
+			switch {
+			case text == "":
+			case err != nil:
+				return fmt.Errorf("%q is not a number", word)
+			default:
+				*to = append(*to, number)
+			}
 		}
-		_, err := parseNumbers(values)
-		return values, err
 	}
-	return []string{text}, nil
+	return nil
 }
 
-// decodeValue stores a value of the file; a list may be a single string.
-func (s *setting) decodeValue(c *Config, value any) error {
-	if to, isList := s.to(c).(*[]string); isList {
-		text, isText := value.(string)
-		if isText {
-			*to = []string{text}
-			return nil
-		}
+// storeValue stores a value of the file at the place of a setting; a list may be a single string.
+func storeValue(place, value any) error {
+	list, isList := place.(*[]string)
+	if text, isText := value.(string); isText && isList {
+		*list = []string{text}
+		return nil
 	}
 	content, err := json.Marshal(value)
 	if err == nil {
-		err = json.Unmarshal(content, s.to(c))
+		err = json.Unmarshal(content, place)
 	}
-	if err != nil && s.kindOf() == list {
+	if err != nil && isList {
 		return fmt.Errorf("%s is neither a string nor a list of strings", content)
 	}
 	return err
 }
 
-// applyValues stores values, which have been parsed.
-func (s *setting) applyValues(c *Config, values []string) {
-	switch to := s.to(c).(type) {
+// valueText returns the value at the place of a setting, as a flag has it.
+func valueText(place any) string {
+	switch from := place.(type) {
 	case *bool:
-		*to, _ = strconv.ParseBool(values[0])
+		return strconv.FormatBool(*from)
 	case *[]string:
-		*to = values
+		return strings.Join(*from, ",")
 	case *[]int:
-		*to, _ = parseNumbers(values)
-	case *string:
-		*to = values[0]
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(*from), " ", ","), "[]")
+	default:
+		return *place.(*string)
 	}
-}
-
-func parseNumbers(values []string) ([]int, error) {
-	var list []int
-	for _, v := range values {
-		n, err := strconv.Atoi(v)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a number", v)
-		}
-		list = append(list, n)
-	}
-	return list, nil
 }
 
 // allSettings returns the flags, variables and keys of NVIDIA's own plugin (cmd/nvidia-device-plugin/main.go
