@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 const (
@@ -37,7 +37,10 @@ func (b *Backend) Refuse(resource string, devices []gpu.Device, unknown []string
 		return fmt.Errorf("invalid allocation request for %q: invalid request: unknown device: %s",
 			resource, unknown[0])
 	}
-	replica := slices.ContainsFunc(devices, func(d gpu.Device) bool { return isReplica(d.ID) })
+	replica := slices.ContainsFunc(devices, func(d gpu.Device) bool {
+		_, is := topology.CutReplica(d.ID)
+		return is
+	})
 	if b.config.Sharing.RefuseMany && replica && len(devices) > 1 {
 		return fmt.Errorf("invalid allocation request for %q: invalid request: maximum request size for shared "+
 			"resources is 1; found %d", resource, len(devices))
@@ -46,67 +49,48 @@ func (b *Backend) Refuse(resource string, devices []gpu.Device, unknown []string
 }
 
 // Edits returns the edits of a container for these devices, for all configured strategies.
-func (b *Backend) Edits(devices []gpu.Device) container.Edits {
-	b.mu.Lock()
-	extras := b.extras
-	b.mu.Unlock()
-	g := assignment{
-		config: &b.config, devRoot: b.machine.DevRoot, channels: b.channels, extras: extras, devices: devices,
-	}
-	return g.makeEdits()
-}
-
-// assignment has the devices of one container, and the configuration of the edits.
-type assignment struct {
-	config   *Config
-	devRoot  string
-	channels []channel
-	extras   []string // CDI devices that every container gets
-	devices  []gpu.Device
-}
-
-func (g *assignment) makeEdits() (edits container.Edits) {
-	some, all := g.config.CDI()
+func (b *Backend) Edits(devices []gpu.Device) (edits container.Edits) {
+	ids := b.runtimeIDs(devices)
+	has := func(strategy string) bool { return slices.Contains(b.config.DeviceList, strategy) }
+	some, all := b.config.CDI()
 	if some {
-		edits.Named = g.namedDevices()
+		edits.Named = container.Named{Field: has(ListCDICRI), Devices: b.namedDevices(ids)}
 	}
-	for name, enabled := range map[string]bool{
-		"NVIDIA_GDRCOPY": g.config.GDRCopy, "NVIDIA_GDS": g.config.GDS, "NVIDIA_MOFED": g.config.MOFED,
-	} {
-		if enabled {
-			edits.Set(name, "enabled")
-		}
+	if has(ListCDIAnnotations) {
+		edits.Named.Annotation = b.config.AnnotationPrefix + cdiWriter + uuid.NewString()
+	}
+	for _, mode := range b.config.enabledModes() {
+		edits.Set("NVIDIA_"+strings.ToUpper(mode), "enabled")
 	}
 	if all {
 		return edits
 	}
-	if g.hasStrategy(listEnvVar) {
-		edits.Set(visibleDevices, strings.Join(g.runtimeIDs(), ","))
-		if len(g.channels) > 0 {
-			edits.Set(visibleChannels, strings.Join(channelIDs(g.channels), ","))
+	if has(listEnvVar) {
+		edits.Set(visibleDevices, strings.Join(ids, ","))
+		if len(b.channels) > 0 {
+			edits.Set(visibleChannels, strings.Join(channelIDs(b.channels), ","))
 		}
 	}
-	if g.hasStrategy(listVolumeMounts) {
+	if has(listVolumeMounts) {
 		edits.Set(visibleDevices, volumesRoot)
-		edits.AddMounts(g.volumeMounts()...)
+		for _, id := range ids {
+			edits.AddMounts(container.Mount{Path: path.Join(volumesRoot, id), Host: nothingFile})
+		}
+		for _, id := range channelIDs(b.channels) {
+			edits.AddMounts(container.Mount{Path: path.Join(volumesRoot, "imex", id), Host: nothingFile})
+		}
 	}
-	if g.config.PassDeviceSpecs {
-		edits.AddNodes(g.deviceNodes()...)
+	if b.config.PassDeviceSpecs {
+		edits.AddNodes(b.deviceNodes(devices)...)
 	}
 	return edits
 }
 
-// hasStrategy reports whether a strategy is configured.
-func (g *assignment) hasStrategy(strategy string) bool {
-	return slices.Contains(g.config.DeviceList, strategy)
-}
-
-// runtimeIDs returns the IDs of the devices for the container runtime, once for all replicas of a device.
-func (g *assignment) runtimeIDs() []string {
-	var ids []string
-	for _, d := range g.devices {
-		id := originalID(d.ID)
-		if g.config.DeviceID == idIndex {
+// runtimeIDs returns the IDs of devices for the container runtime, once for all replicas of a device.
+func (b *Backend) runtimeIDs(devices []gpu.Device) (ids []string) {
+	for _, d := range devices {
+		id, _ := topology.CutReplica(d.ID)
+		if b.config.DeviceID == idIndex {
 			id = d.Index
 		}
 		if !slices.Contains(ids, id) {
@@ -116,54 +100,35 @@ func (g *assignment) runtimeIDs() []string {
 	return ids
 }
 
-// namedDevices returns the CDI devices of the devices.
-func (g *assignment) namedDevices() container.Named {
-	named := container.Named{Field: g.hasStrategy(ListCDICRI)}
-	if g.hasStrategy(ListCDIAnnotations) {
-		named.Annotation = g.config.AnnotationPrefix + cdiWriter + uuid.NewString()
+// namedDevices returns the CDI devices of a container with devices.
+func (b *Backend) namedDevices(ids []string) (names []string) {
+	for _, id := range ids {
+		names = append(names, qualifiedName(cdiGPU, id))
 	}
-	for _, id := range g.runtimeIDs() {
-		named.Devices = append(named.Devices, qualifiedName(cdiGPU, id))
+	for _, id := range channelIDs(b.channels) {
+		names = append(names, qualifiedName(cdiChannel, id))
 	}
-	for _, id := range channelIDs(g.channels) {
-		named.Devices = append(named.Devices, qualifiedName(cdiChannel, id))
-	}
-	named.Devices = append(named.Devices, g.extras...)
-	return named
-}
-
-// volumeMounts returns empty mounts with the names of the devices.
-func (g *assignment) volumeMounts() (mounts []container.Mount) {
-	mount := func(parts ...string) {
-		mounts = append(mounts, container.Mount{
-			Path: path.Join(append([]string{volumesRoot}, parts...)...), Host: nothingFile,
-		})
-	}
-	for _, id := range g.runtimeIDs() {
-		mount(id)
-	}
-	for _, id := range channelIDs(g.channels) {
-		mount("imex", id)
-	}
-	return mounts
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append(names, b.extras...)
 }
 
 // deviceNodes returns the device nodes. Replicas and MIG devices of one GPU share nodes.
-func (g *assignment) deviceNodes() (nodes []container.Node) {
+func (b *Backend) deviceNodes(devices []gpu.Device) (nodes []container.Node) {
 	var paths []string
 	for _, node := range controlNodes {
-		if container.HasNode(os.DirFS(g.devRoot), node) {
+		if container.HasNode(os.DirFS(b.machine.DevRoot), node) {
 			paths = append(paths, "/dev/"+node)
 		}
 	}
-	for _, d := range g.devices {
+	for _, d := range devices {
 		paths = append(paths, d.Nodes...)
 	}
-	for _, c := range g.channels {
+	for _, c := range b.channels {
 		paths = append(paths, c.path())
 	}
 	for _, node := range paths {
-		nodes = append(nodes, container.Node{Path: node, Host: path.Join(g.config.HostDevRoot, node)})
+		nodes = append(nodes, container.Node{Path: node, Host: path.Join(b.config.HostDevRoot, node)})
 	}
 	return nodes
 }
@@ -200,29 +165,10 @@ func qualifiedName(class, name string) string { return cdiVendor + "/" + class +
 
 // specs describes the CDI specifications to write.
 type specs struct {
-	config   *Config
-	channels []channel
-	uuids    []string // of the responsive GPUs and MIG devices with nodes
-	complete bool     // all GPUs and MIG devices answer and have nodes
-	dir      string
-	log      *slog.Logger
-	before   map[string]written // by path
-	files    map[string]written // set to the current ones, by path
-	first    bool               // missing devices have not been logged yet
-}
-
-// enabledModes returns the enabled additional CDI devices of GPUs, in the order for containers.
-func (s specs) enabledModes() []string {
-	var list []string
-	for _, m := range []struct {
-		name    string
-		enabled bool
-	}{{"gdrcopy", s.config.GDRCopy}, {"gds", s.config.GDS}, {"mofed", s.config.MOFED}} {
-		if m.enabled {
-			list = append(list, m.name)
-		}
-	}
-	return list
+	*Backend
+	uuids    []string           // of the responsive GPUs and MIG devices with nodes
+	complete bool               // all GPUs and MIG devices answer and have nodes
+	written  map[string]written // set to the current files, by path
 }
 
 // nodes are device nodes for containers, by their path there, and whether this machine has them. Nothing

@@ -104,6 +104,17 @@ func (c *Config) CDI() (some, all bool) {
 	return some, all
 }
 
+// enabledModes returns the enabled software beside the driver, as the modes of NVIDIA's CDI library.
+func (c *Config) enabledModes() (modes []string) {
+	for mode, enabled := range map[string]bool{"gdrcopy": c.GDRCopy, "gds": c.GDS, "mofed": c.MOFED} {
+		if enabled {
+			modes = append(modes, mode)
+		}
+	}
+	slices.Sort(modes)
+	return modes
+}
+
 // checkValues returns an error that names an invalid setting by its source.
 func (c *Config) checkValues() error {
 	if c.HostDevRoot == "" {

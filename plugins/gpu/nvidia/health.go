@@ -19,23 +19,18 @@ const (
 	firstPause = 100 * time.Millisecond // after NVML failed; doubled up to the time between two rechecks
 )
 
+// specPause is the interval between two checks of the CDI specification files, which other software may
+// remove, and of the device nodes for containers.
+const specPause = 5 * time.Second
+
 // Watch waits for events until ctx is done: Xids, which make a GPU unhealthy, new MIG devices, the recovery
 // of a GPU, the loss of a GPU or of the driver. It also rechecks broken GPUs periodically, because some
 // drivers do not report a recovery, and checks the files of the CDI specifications.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
-	ctx, stop := context.WithCancel(ctx)
-	var specs sync.WaitGroup
-	defer specs.Wait()
-	defer stop() // after a panic too
-	specs.Go(func() { b.keepSpecs(ctx, changed) })
-	listen := b.listenUntilChange
-	if b.config.Xids.Off() {
-		listen = b.idleUntilSilent
-	}
 	pause := firstPause
 	for ctx.Err() == nil {
 		began := time.Now()
-		if listen(ctx, changed) {
+		if b.listenUntilChange(ctx, changed) {
 			continue
 		}
 		if time.Since(began) > 2*waitLimit {
@@ -59,24 +54,42 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 
 // listenUntilChange handles events until a restart is necessary, because the set of responsive GPUs changed
 // or some GPUs could not be watched. It returns false if the wait failed, or NVML did not answer at the last
-// discovery.
+// discovery. Without health checks there are no events, but GPUs that do not answer are looked at again all
+// the same.
 func (b *Backend) listenUntilChange(ctx context.Context, changed func()) bool {
-	cards := b.health.lastCards()
-	set, deaf, err := b.lib.events(cards)
-	if err != nil {
-		return false
+	wait := func(limit time.Duration) (event, error) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(limit):
+		}
+		return event{}, errNoEvent
 	}
-	defer set.free()
-	defer b.drainEvents(set)
-	maps.DeleteFunc(deaf, func(_ string, reason error) bool { return errors.Is(reason, errTooOld) })
+	cards := b.health.lastCards()
+	var deaf map[string]error
+	if !b.config.Xids.Off() {
+		set, unwatched, err := b.lib.events(cards)
+		if err != nil {
+			return false
+		}
+		defer set.free()
+		defer b.drainEvents(set)
+		wait, deaf = set.wait, unwatched
+		maps.DeleteFunc(deaf, func(_ string, reason error) bool { return errors.Is(reason, errTooOld) })
+	}
 	b.health.markUnwatched(deaf)
 	changed() // earlier changes had no event
-	looked := time.Now()
+	looked, checked := time.Now(), time.Now()
 	for ctx.Err() == nil && sameCards(cards, b.health.lastCards()) {
 		if b.health.isSilent() {
 			return false
 		}
-		e, err := set.wait(min(waitLimit, b.machine.Recheck))
+		e, err := wait(min(waitLimit, b.machine.Recheck))
+		if time.Since(checked) >= min(specPause, b.machine.Recheck) {
+			checked = time.Now()
+			if !b.areIntact() {
+				changed()
+			}
+		}
 		switch {
 		case errors.Is(err, errNoEvent):
 			if time.Since(looked) < b.machine.Recheck || !b.health.isAiling() {
@@ -94,25 +107,6 @@ func (b *Backend) listenUntilChange(ctx context.Context, changed func()) bool {
 		}
 	}
 	return true
-}
-
-// idleUntilSilent takes the place of listen without health checks: GPUs that do not answer are looked at
-// again all the same.
-func (b *Backend) idleUntilSilent(ctx context.Context, changed func()) bool {
-	ticker := time.NewTicker(min(waitLimit, b.machine.Recheck))
-	defer ticker.Stop()
-	for looked := time.Now(); !b.health.isSilent(); {
-		select {
-		case <-ctx.Done():
-			return true
-		case <-ticker.C:
-		}
-		if time.Since(looked) >= b.machine.Recheck && b.health.isAiling() {
-			looked = time.Now()
-			changed()
-		}
-	}
-	return false
 }
 
 // drainEvents handles the remaining events of a set before the set is freed.
@@ -193,30 +187,6 @@ func (b *Backend) struckParts(c card, e event) (uuids []string) {
 		}
 	}
 	return uuids
-}
-
-// specPause is the interval between two checks of the CDI specification files, which other software may
-// remove.
-const specPause = 5 * time.Second
-
-// keepSpecs calls changed while the files of CDI specifications differ from the written ones, and when device
-// nodes for containers come or go, until ctx is done.
-func (b *Backend) keepSpecs(ctx context.Context, changed func()) {
-	if some, _ := b.config.CDI(); !some && !b.config.PassDeviceSpecs {
-		return
-	}
-	ticker := time.NewTicker(min(specPause, b.machine.Recheck))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		if !b.areIntact() {
-			changed()
-		}
-	}
 }
 
 // areIntact reports whether the files of CDI specifications and the device nodes are unchanged, and the files
@@ -345,16 +315,6 @@ func (w *watched) markBroken(uuid, why string) {
 	w.setMark(uuid, m)
 }
 
-// dropOutlived removes the marks of MIG devices that no longer exist. The mutex must be held.
-func (w *watched) dropOutlived(cards []card) {
-	for i := range cards {
-		c := &cards[i]
-		maps.DeleteFunc(w.broken, func(uuid string, m mark) bool {
-			return m.gpu == c.uuid && c.readWhole() && !slices.Contains(c.allUUIDs(), uuid)
-		})
-	}
-}
-
 // isAiling reports whether something is broken or does not answer.
 func (w *watched) isAiling() bool {
 	w.mu.Lock()
@@ -375,8 +335,10 @@ func (w *watched) isAiling() bool {
 func (w *watched) forgiveRecovered(cards []card, wanted bool, recheck time.Duration) map[string]mark {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.dropOutlived(cards)
 	for _, c := range cards {
+		maps.DeleteFunc(w.broken, func(uuid string, m mark) bool { // of MIG devices that no longer exist
+			return m.gpu == c.uuid && c.readWhole() && !slices.Contains(c.allUUIDs(), uuid)
+		})
 		if !wanted || c.err != nil || c.needs != recoveryNone {
 			continue
 		}

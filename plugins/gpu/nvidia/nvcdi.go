@@ -43,7 +43,7 @@ func (m *management) writeSpecs(s specs) (extras []string, err error) {
 			return nil, err
 		}
 	}
-	for _, mode := range s.enabledModes() {
+	for _, mode := range s.config.enabledModes() {
 		written, err := m.writeSpec(s, mode, mode, nil)
 		if err != nil {
 			return nil, err
@@ -63,7 +63,7 @@ func (m *management) writeSpec(
 		nvcdi.WithDeviceLib(m.devices),
 		nvcdi.WithNvmlLib(m.api),
 		nvcdi.WithDriverRoot(s.config.ContainerDriverRoot),
-		nvcdi.WithDevRoot(driverDevRoot(s.config)),
+		nvcdi.WithDevRoot(driverDevRoot(&s.config)),
 		nvcdi.WithNVIDIACDIHookPath(s.config.CDIHook),
 		nvcdi.WithFeatureFlags(s.config.CDIFeatures...),
 		nvcdi.WithDisabledHooks(s.config.CDIDisabledHooks...),
@@ -109,15 +109,15 @@ func (s specs) saveSpec(content spec.Interface) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("write CDI specification: %w", err)
 	}
-	file := path.Join(s.dir, name+".json")
+	file := path.Join(s.machine.CDIRoot, name+".json")
 	now := written{asked: askedFor(content.Raw())}
-	if before := s.before[file]; before.asked == now.asked && before.isIntact(file) {
-		s.files[file] = before
+	if before := s.files[file]; before.asked == now.asked && before.isIntact(file) {
+		s.written[file] = before
 		return true, nil
 	}
 	if err := content.Save(file); err != nil {
 		if strings.Contains(err.Error(), "empty device edits") { // none of the software is installed
-			if s.first {
+			if !s.read {
 				s.log.Warn("no CDI specification", "file", file, "cause", err)
 			}
 			return false, nil
@@ -125,7 +125,7 @@ func (s specs) saveSpec(content spec.Interface) (bool, error) {
 		return false, fmt.Errorf("write CDI specification %s: %w", file, err)
 	}
 	now.has, _ = sumOf(file)
-	s.files[file] = now
+	s.written[file] = now
 	return true, nil
 }
 
@@ -141,7 +141,7 @@ func (s specs) onHost() transform.Transformer {
 		return root.New(root.WithRoot(from), root.WithTargetRoot(to), root.WithRelativeTo("host"))
 	}
 	files := replace(s.config.ContainerDriverRoot, s.config.DriverRoot)
-	devRoot := driverDevRoot(s.config)
+	devRoot := driverDevRoot(&s.config)
 	if devRoot == s.config.ContainerDriverRoot {
 		return files
 	}

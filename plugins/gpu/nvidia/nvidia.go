@@ -144,10 +144,7 @@ func (b *Backend) describeDevices(cards []card, nodes nodes) error {
 	if some, _ := b.config.CDI(); !some {
 		return nil
 	}
-	s := specs{
-		config: &b.config, channels: b.channels, complete: true, dir: b.machine.CDIRoot, log: b.log,
-		before: b.files, files: map[string]written{}, first: !b.read,
-	}
+	s := specs{Backend: b, complete: true, written: map[string]written{}}
 	for _, c := range cards {
 		if c.err != nil || nodes.lack[c.uuid] {
 			s.complete = false
@@ -171,7 +168,7 @@ func (b *Backend) describeDevices(cards []card, nodes nodes) error {
 	if b.behind {
 		return err
 	}
-	b.extras, b.files = extras, s.files
+	b.extras, b.files = extras, s.written
 	return nil
 }
 
@@ -230,17 +227,6 @@ func makeReplicas(s sharing, resources map[string][]gpu.Device) map[string][]gpu
 		}
 	}
 	return shared
-}
-
-// originalID returns the device ID of a replica, or the ID itself.
-func originalID(id string) string {
-	id, _ = topology.CutReplica(id)
-	return id
-}
-
-func isReplica(id string) bool {
-	_, replica := topology.CutReplica(id)
-	return replica
 }
 
 // Machine is the location of the node's files.
