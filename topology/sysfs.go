@@ -247,14 +247,14 @@ func ReadPCIeLink(sys fs.FS, dir string) PCIeLink {
 		return strings.TrimSpace(string(content))
 	}
 	return PCIeLink{
-		Speed: ParseLinkSpeed(text("current_link_speed")), MaxSpeed: ParseLinkSpeed(text("max_link_speed")),
+		Speed: parseLinkSpeed(text("current_link_speed")), MaxSpeed: parseLinkSpeed(text("max_link_speed")),
 		Width: ParseLinkWidth(text("current_link_width")), MaxWidth: ParseLinkWidth(text("max_link_width")),
 	}
 }
 
-// ParseLinkSpeed reads "32.0 GT/s PCIe"; other text, such as "Unknown", is an unknown speed
+// parseLinkSpeed reads "32.0 GT/s PCIe"; other text, such as "Unknown", is an unknown speed
 // (pci_speed_string in drivers/pci/probe.c).
-func ParseLinkSpeed(text string) float64 {
+func parseLinkSpeed(text string) float64 {
 	number, _, ok := strings.Cut(text, " GT/s")
 	speed, err := strconv.ParseFloat(number, 64)
 	if !ok || err != nil {

@@ -27,8 +27,6 @@ type AMD struct {
 	Library        string
 }
 
-func (*AMD) vendorName() string { return gpu.AMD }
-
 // Register adds all flags to one set.
 func (f *AMD) Register(set, _ *pflag.FlagSet) {
 	set.StringVar(&f.Naming, "resource_naming_strategy", string(amd.Single),
@@ -76,14 +74,13 @@ func (f *AMD) consultLibrary(backend *amd.Backend, log *slog.Logger) {
 	}
 }
 
-func (f *AMD) offerGPUs(ctx context.Context, n node, serve Serve) error {
+func (f *AMD) offerGPUs(ctx context.Context, n node, serve serve) error {
 	backend, err := f.Backend(n.sys, n.DevRoot, n.log)
 	if err != nil {
 		return err
 	}
 	look := func() (*gpu.GPUs, error) { return gpu.Discover(backend, f.Pulse, n.log) }
-	none := absence{Every: n.recheck, Vendor: gpu.AMD, Flag: n.vendor}
-	found, err := awaitDriver(ctx, none, n.Flags, n.log, look)
+	found, err := awaitDriver(ctx, n, gpu.AMD, look)
 	if err != nil {
 		return err
 	}
@@ -98,5 +95,3 @@ func (f *AMD) findGPUs(n node) (found *gpu.GPUs, leave func(), err error) {
 	found, err = gpu.Discover(backend, f.Pulse, n.log)
 	return found, func() {}, err
 }
-
-func (*AMD) checkWhileUnused(string, *slog.Logger) error { return nil }

@@ -33,8 +33,10 @@ type Flags struct {
 	configFile string // name of the flag for the file of NVIDIA's plugin
 }
 
-// allVendors returns the flags by vendor, in the order of the help page. A new vendor adds its own.
-func (f *Flags) allVendors() []vendor { return []vendor{&f.AMD, &f.NVIDIA} }
+// allVendors returns the flags by the vendor's name in the table of package gpu. A new vendor adds its own.
+func (f *Flags) allVendors() map[string]vendor {
+	return map[string]vendor{gpu.AMD: &f.AMD, gpu.NVIDIA: &f.NVIDIA}
+}
 
 // pluginFlags are the vendors' flags without effect on a DRA driver.
 var pluginFlags = []string{
@@ -47,28 +49,24 @@ const driverPulse = "30"
 
 // vendor finds and offers the GPUs of one vendor as configured by the vendor's flags.
 type vendor interface {
-	// vendorName returns the vendor's name in the table of package gpu.
-	vendorName() string
 	// Register adds Tandem's flags to own and those of the vendor's plugin to stock.
 	Register(own, stock *pflag.FlagSet)
 	// offerGPUs finds the GPUs for a device plugin, waits for an absent driver, and serves the GPUs until ctx is
 	// done.
-	offerGPUs(ctx context.Context, n node, serve Serve) error
+	offerGPUs(ctx context.Context, n node, serve serve) error
 	// findGPUs finds the GPUs for a daemon that passes GPUs to containers through CDI. The vendor's library
 	// stays in use until leave is called.
 	findGPUs(n node) (found *gpu.GPUs, leave func(), err error)
-	// checkWhileUnused checks the flags if the GPUs are another vendor's.
-	checkWhileUnused(configFile string, log *slog.Logger) error
 }
 
-// Serve offers GPUs to the kubelet until ctx is done.
-type Serve func(ctx context.Context, flags daemon.Flags, found *gpu.GPUs, log *slog.Logger) error
+// serve offers GPUs to the kubelet until ctx is done.
+type serve func(ctx context.Context, flags daemon.Flags, found *gpu.GPUs, log *slog.Logger) error
 
 // node is the node with the GPUs.
 type node struct {
 	daemon.Flags
 	sys     fs.FS
-	vendor  string // value of --vendor
+	flag    string // value of --vendor
 	recheck time.Duration
 	cdiRoot string
 	log     *slog.Logger
@@ -105,8 +103,8 @@ func AddStock(set, stock *pflag.FlagSet) {
 }
 
 func (f *Flags) registerCommon(own, stock *pflag.FlagSet) {
-	for _, v := range f.allVendors() {
-		v.Register(own, stock)
+	for _, name := range gpu.Names() {
+		f.allVendors()[name].Register(own, stock)
 	}
 	own.StringVar(&f.CDIRoot, "cdi-root", coordination.CDIDir,
 		"folder of the CDI specifications that are written")
@@ -126,18 +124,15 @@ func setPreset(set *pflag.FlagSet, name, value string) {
 
 // Offer finds the node's GPUs, waits for an absent driver, and serves the GPUs until ctx is done.
 func (f *Flags) Offer(
-	ctx context.Context, program string, flags daemon.Flags, serve Serve, log *slog.Logger,
+	ctx context.Context, program string, flags daemon.Flags, serve serve, log *slog.Logger,
 ) error {
 	n, err := f.newNode(flags, log)
 	if err != nil {
 		return err
 	}
-	look := func() (vendor, error) { return f.detectVendor(n.sys, program) }
-	v, err := awaitDriver(ctx, absence{Every: f.Recheck, Flag: f.Vendor}, flags, log, look)
+	look := func() (vendor, error) { return f.detectVendor(n.sys, program, log) }
+	v, err := awaitDriver(ctx, n, "", look)
 	if err != nil {
-		return err
-	}
-	if err := f.checkUnused(v, log); err != nil {
 		return err
 	}
 	heeding := func(ctx context.Context, flags daemon.Flags, found *gpu.GPUs, log *slog.Logger) error {
@@ -155,11 +150,8 @@ func (f *Flags) Find(
 	if err != nil {
 		return nil, nil, err
 	}
-	v, err := f.detectVendor(n.sys, program)
+	v, err := f.detectVendor(n.sys, program, log)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := f.checkUnused(v, log); err != nil {
 		return nil, nil, err
 	}
 	found, leave, err = v.findGPUs(n)
@@ -172,33 +164,22 @@ func (f *Flags) Find(
 func (f *Flags) newNode(flags daemon.Flags, log *slog.Logger) (node, error) {
 	sys, err := flags.Sysfs()
 	return node{
-		Flags: flags, sys: sys, vendor: f.Vendor, recheck: f.Recheck, cdiRoot: f.CDIRoot, log: log,
+		Flags: flags, sys: sys, flag: f.Vendor, recheck: f.Recheck, cdiRoot: f.CDIRoot, log: log,
 	}, err
 }
 
-// detectVendor returns the vendor of the offered GPUs.
-func (f *Flags) detectVendor(sys fs.FS, program string) (vendor, error) {
+// detectVendor returns the vendor of the offered GPUs, and checks the flags of the other vendors.
+func (f *Flags) detectVendor(sys fs.FS, program string, log *slog.Logger) (vendor, error) {
 	name, err := detectName(sys, program, f.Vendor)
 	if err != nil {
 		return nil, err
 	}
-	for _, v := range f.allVendors() {
-		if v.vendorName() == name {
-			return v, nil
+	if name != gpu.NVIDIA {
+		if err := f.NVIDIA.checkWhileUnused(f.configFile, log); err != nil {
+			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("find GPUs: no backend for vendor %s", name)
-}
-
-func (f *Flags) checkUnused(used vendor, log *slog.Logger) error {
-	for _, v := range f.allVendors() {
-		if v != used {
-			if err := v.checkWhileUnused(f.configFile, log); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return f.allVendors()[name], nil
 }
 
 // Values of --vendor other than the vendors' names.
@@ -284,26 +265,18 @@ func bindsDevice(sys fs.FS, driver string) bool {
 // loaded module: sysfs has no inotify, and uevents stay in the node's network namespace.
 const recheck = 30 * time.Second
 
-// absence describes an absent driver.
-type absence struct {
-	Every  time.Duration // between two looks
-	Vendor string        // of the driver; "" for either
-	Flag   string        // value of --vendor
-}
-
-// awaitDriver calls look until it succeeds or fails for another reason than an absent driver, and logs the
-// absence once. Meanwhile the daemon offers nothing and is not ready, unless the machine has no PCI GPU for
-// the driver. Exiting instead would only cause restarts with growing delays.
-func awaitDriver[T any](
-	ctx context.Context, a absence, flags daemon.Flags, log *slog.Logger, look func() (T, error),
-) (T, error) {
+// awaitDriver calls look until it succeeds or fails for another reason than the absent driver of a vendor,
+// "" for any vendor's, and logs the absence once. Meanwhile the daemon offers nothing and is not ready,
+// unless the machine has no PCI GPU for the driver. Exiting instead would only cause restarts with growing
+// delays.
+func awaitDriver[T any](ctx context.Context, n node, vendor string, look func() (T, error)) (T, error) {
 	found, err := look()
 	if !gpu.IsNoDriver(err) {
 		return found, err
 	}
-	log.Warn("no GPU driver; offering no device until a driver is present", "reason", a.noteAbsence(flags, err),
-		"look_every", a.Every)
-	ticker := time.NewTicker(a.Every)
+	n.log.Warn("no GPU driver; offering no device until a driver is present",
+		"reason", n.noteAbsence(vendor, err), "look_every", n.recheck)
+	ticker := time.NewTicker(n.recheck)
 	defer ticker.Stop()
 	for gpu.IsNoDriver(err) {
 		select {
@@ -312,7 +285,7 @@ func awaitDriver[T any](
 		case <-ticker.C:
 		}
 		if found, err = look(); gpu.IsNoDriver(err) {
-			_ = a.noteAbsence(flags, err) // it is in the log already
+			_ = n.noteAbsence(vendor, err) // it is in the log already
 		}
 	}
 	return found, err
@@ -320,24 +293,20 @@ func awaitDriver[T any](
 
 // noteAbsence makes the daemon ready if the machine has no GPU to wait for, and returns the reason for the
 // wait. The daemon stays not ready if the machine cannot be read, or if its GPUs are of another vendor.
-func (a absence) noteAbsence(flags daemon.Flags, reason error) error {
-	sys, err := flags.Sysfs()
-	if err == nil {
-		var tree *topology.Tree
-		if tree, err = topology.Read(sys); err == nil {
-			awaited := gpu.AwaitedIn(tree, a.Vendor)
-			other := gpu.OtherVendor(tree, a.Flag)
-			switch {
-			case other != nil:
-				reason = other
-			case len(awaited.Cards) == 0:
-				flags.Begin()
-				return reason
-			default:
-				reason = fmt.Errorf("%s: %w", awaited, reason)
-			}
+func (n node) noteAbsence(vendor string, reason error) error {
+	if tree, err := topology.Read(n.sys); err == nil {
+		awaited := gpu.AwaitedIn(tree, vendor)
+		other := gpu.OtherVendor(tree, n.flag)
+		switch {
+		case other != nil:
+			reason = other
+		case len(awaited.Cards) == 0:
+			n.Begin()
+			return reason
+		default:
+			reason = fmt.Errorf("%s: %w", awaited, reason)
 		}
 	}
-	flags.Wait(reason)
+	n.Wait(reason)
 	return reason
 }

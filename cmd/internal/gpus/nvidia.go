@@ -29,8 +29,6 @@ type NVIDIA struct {
 // that plugin: manifests need no change, and NVIDIA's config-manager finds the process by this name.
 const StockNVIDIA = "nvidia-device-plugin"
 
-func (*NVIDIA) vendorName() string { return gpu.NVIDIA }
-
 // Register adds Tandem's flags to own and those of NVIDIA's plugin to stock.
 func (f *NVIDIA) Register(own, stock *pflag.FlagSet) {
 	f.Stock = nvidia.Register(stock)
@@ -59,7 +57,7 @@ func (f *NVIDIA) newMachine(n node) nvidia.Machine {
 
 // offerGPUs starts over on every SIGHUP, which config-manager sends after a change of the configuration. A
 // missing or wrong configuration keeps the running one.
-func (f *NVIDIA) offerGPUs(ctx context.Context, n node, serve Serve) error {
+func (f *NVIDIA) offerGPUs(ctx context.Context, n node, serve serve) error {
 	var running *nvidia.Config
 	return daemon.Restarting(ctx, n.log, func(ctx context.Context, _ func()) error {
 		config, err := f.Stock.Load(os.LookupEnv)
@@ -76,7 +74,7 @@ func (f *NVIDIA) offerGPUs(ctx context.Context, n node, serve Serve) error {
 }
 
 // offerOnce offers the GPUs with a configuration.
-func (f *NVIDIA) offerOnce(ctx context.Context, n node, config nvidia.Config, serve Serve) error {
+func (f *NVIDIA) offerOnce(ctx context.Context, n node, config nvidia.Config, serve serve) error {
 	n.log.Info("loaded configuration of NVIDIA GPUs", "config", config)
 	if config.KubeletSocket == "" {
 		n.Begin()
@@ -92,7 +90,7 @@ func (f *NVIDIA) offerOnce(ctx context.Context, n node, config nvidia.Config, se
 		return err
 	}
 	defer backend.Close()
-	found, err := discoverGPUs(backend, n.log)
+	found, err := gpu.Discover(backend, 0, n.log)
 	if err != nil {
 		return err
 	}
@@ -106,8 +104,7 @@ func (f *NVIDIA) awaitNVML(ctx context.Context, n node, config nvidia.Config) (*
 	if config.FailOnInitError {
 		return look()
 	}
-	none := absence{Every: n.recheck, Vendor: gpu.NVIDIA, Flag: n.vendor}
-	return awaitDriver(ctx, none, n.Flags, n.log, look)
+	return awaitDriver(ctx, n, gpu.NVIDIA, look)
 }
 
 // findGPUs makes the configuration pass GPUs through CDI.
@@ -125,19 +122,11 @@ func (f *NVIDIA) findGPUs(n node) (found *gpu.GPUs, leave func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if found, err = discoverGPUs(backend, n.log); err != nil {
+	if found, err = gpu.Discover(backend, 0, n.log); err != nil {
 		backend.Close()
 		return nil, nil, err
 	}
 	return found, backend.Close, nil
-}
-
-// discoverGPUs finds the GPUs. The backend reports changes, so that no pulse is necessary.
-func discoverGPUs(backend *nvidia.Backend, log *slog.Logger) (*gpu.GPUs, error) {
-	for _, warning := range backend.Warnings() {
-		log.Warn("note on the configuration", "warning", warning)
-	}
-	return gpu.Discover(backend, 0, log)
 }
 
 // seconds is a duration that a flag gives in seconds.

@@ -82,20 +82,24 @@ func (d *discovery) newDevice(c *card, id, index string) gpu.Device {
 	}
 }
 
+// failDevice makes a device unhealthy for a reason.
+func (d *discovery) failDevice(device *gpu.Device, name, why string) {
+	d.addNote("%s: unhealthy: %s", name, why)
+	device.Fail(why)
+}
+
 // newWhole returns the device of a whole GPU.
 func (d *discovery) newWhole(c *card) gpu.Device {
+	name := fmt.Sprint("GPU ", c)
 	device := d.newDevice(c, c.uuid, strconv.Itoa(c.index))
 	if m, broken := d.broken[c.uuid]; broken {
-		d.addNote("GPU %s: unhealthy: %s", c, m.why)
-		device.Fail(m.why)
+		d.failDevice(&device, name, m.why)
 	}
 	if why := d.nodes.findLacking(c.uuid, device.Nodes); why != "" {
-		d.addNote("GPU %s: unhealthy: %s", c, why)
-		device.Fail(why)
+		d.failDevice(&device, name, why)
 	}
 	if d.isOther(undivided{}) {
-		d.addNote("GPU %s: unhealthy: MIG is off, as it was not when all GPUs were last alike", c)
-		device.Fail("MIG is off, as it was not when all GPUs were last alike")
+		d.failDevice(&device, name, "MIG is off, as it was not when all GPUs were last alike")
 	}
 	return device
 }
@@ -120,46 +124,42 @@ func (d *discovery) addSlices(c *card) {
 	}
 	for i := range c.slices {
 		s := &c.slices[i]
+		name := fmt.Sprintf("MIG device %d of GPU %s", s.index, c)
 		resource := wholeGPUs
 		switch {
 		case s.err != nil:
-			d.addNote("MIG device %d of GPU %s: left out, or unhealthy if it was offered: %v", s.index, c, s.err)
+			d.addNote("%s: left out, or unhealthy if it was offered: %v", name, s.err)
 			continue
 		case d.config.MIGStrategy == migMixed && !s.profile.whole:
-			d.addNote("MIG device %d of GPU %s: left out: its profile %s shares a GPU instance",
-				s.index, c, s.profile.name)
+			d.addNote("%s: left out: its profile %s shares a GPU instance", name, s.profile.name)
 			continue
 		case d.config.MIGStrategy == migMixed:
 			resource = vendor + "mig-" + strings.ReplaceAll(s.profile.name, "+", ".")
 		}
-		d.addDevice(resource, d.newSlice(c, s))
+		d.addDevice(resource, d.newSlice(c, s, name))
 	}
 }
 
-// newSlice returns the device of a MIG device, which is unhealthy if its GPU is.
-func (d *discovery) newSlice(c *card, s *slice) gpu.Device {
+// newSlice returns the device of a MIG device with a name, which is unhealthy if its GPU is.
+func (d *discovery) newSlice(c *card, s *slice, name string) gpu.Device {
 	device := d.newDevice(c, s.uuid, fmt.Sprintf("%d:%d", c.index, s.index))
 	device.Part = fmt.Sprintf("%d-%d", s.gi, s.ci)
 	for _, id := range []string{s.uuid, c.uuid} {
 		if m, broken := d.broken[id]; broken && device.Healthy {
-			d.addNote("MIG device %d of GPU %s: unhealthy: %s", s.index, c, m.why)
-			device.Fail(m.why)
+			d.failDevice(&device, name, m.why)
 		}
 	}
 	if d.isOther(s.profile.attributes) {
-		d.addNote("MIG device %d of GPU %s: unhealthy: it is %s, as none was when all GPUs were last alike",
-			s.index, c, s.profile.name)
+		d.addNote("%s: unhealthy: it is %s, as none was when all GPUs were last alike", name, s.profile.name)
 		device.Fail("of another profile than all were when all GPUs were last alike")
 	}
 	capabilities := d.findCapabilities(c, s)
 	if len(capabilities) == 0 && d.config.PassDeviceSpecs {
-		d.addNote("MIG device %d of GPU %s: unhealthy: its device nodes are not in %s", s.index, c, migMinors)
-		device.Fail("its device nodes are not in " + migMinors)
+		d.failDevice(&device, name, "its device nodes are not in "+migMinors)
 	}
 	device.Nodes = append(device.Nodes, capabilities...)
 	if why := d.nodes.findLacking(s.uuid, device.Nodes); why != "" {
-		d.addNote("MIG device %d of GPU %s: unhealthy: %s", s.index, c, why)
-		device.Fail(why)
+		d.failDevice(&device, name, why)
 	}
 	return device
 }

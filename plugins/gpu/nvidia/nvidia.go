@@ -74,10 +74,8 @@ type Backend struct {
 // Close shuts NVML down.
 func (b *Backend) Close() { b.lib.close() }
 
-// Warnings returns the warnings about the configuration.
-func (b *Backend) Warnings() []string { return b.config.Warnings }
-
-// Open initializes NVML. It returns a gpu.NoDriver if NVIDIA's driver is absent or not loaded completely.
+// Open initializes NVML, and logs the warnings about the configuration. It returns a gpu.NoDriver if NVIDIA's
+// driver is absent or not loaded completely.
 func Open(config Config, machine Machine, log *slog.Logger) (*Backend, error) {
 	if machine.Recheck == 0 {
 		machine.Recheck = 30 * time.Second
@@ -92,6 +90,9 @@ func Open(config Config, machine Machine, log *slog.Logger) (*Backend, error) {
 	}
 	if b.lib, err = openLibrary(config.ContainerDriverRoot); err != nil {
 		return nil, err
+	}
+	for _, warning := range b.config.Warnings {
+		log.Warn("note on the configuration", "warning", warning)
 	}
 	return b, nil
 }
