@@ -156,9 +156,10 @@ func (s *source) findNetdevs() {
 		if !known || kind == infiniband || s.lacks(n.dir, "flags") || s.lacks(n.dir, "carrier") {
 			continue
 		}
-		if portName, _ := s.readText(n.dir, "phys_port_name"); !representor.MatchString(portName) {
-			s.netdevs = append(s.netdevs, n)
+		if portName, ok := s.readText(n.dir, "phys_port_name"); ok && representor.MatchString(portName) {
+			continue
 		}
+		s.netdevs = append(s.netdevs, n)
 	}
 }
 
@@ -201,7 +202,10 @@ func (s *source) findPorts() (dirs []string) {
 // maximumLink returns the maximum of both ends of the function's link; on the root bus a link has one end.
 func (s *source) maximumLink() topology.PCIeLink {
 	most := topology.ReadPCIeLink(s.sys, s.dir)
-	target, _ := fs.ReadLink(s.sys, s.dir)
+	target, err := fs.ReadLink(s.sys, s.dir)
+	if err != nil {
+		return most
+	}
 	if port, err := topology.ParseAddress(path.Base(path.Dir(target))); err == nil {
 		above := topology.ReadPCIeLink(s.sys, path.Join(topology.PCIDevices, port.String()))
 		most.MaxSpeed = leastKnown(most.MaxSpeed, above.MaxSpeed)
