@@ -3,7 +3,6 @@
 package chart_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -19,8 +18,6 @@ import (
 	celenv "k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
-
-	helm "github.com/tandem-k8s/tandem/test/others/chart/render"
 )
 
 // enforcedLabel is the label of nodes that enforce the annotation tandem.dev/alignment.
@@ -157,70 +154,6 @@ func TestAlignmentNodes(t *testing.T) {
 		expect(t, "annotated", judge(t, policy, w), c.want, pod)
 		w.older = pod
 		expect(t, "unchanged", judge(t, policy, w), "", pod)
-	}
-}
-
-// TestAlignmentWarning: if no node publishes the label, the warning says where the label comes from. A pod
-// that selected the label would stay pending.
-func TestAlignmentWarning(t *testing.T) {
-	pod := alignedPod("required", "")
-	for values, want := range map[string][]string{
-		"":                       {"publish={nfd}", "only then add", "stays pending"},
-		"publish: [nrt, tandem]": {"publish={nfd}"},
-		"{publish: [nfd], alignmentPolicy: {nodes: warn}}": {"does not enforce", "nodeSelector"},
-	} {
-		rendered, err := render(t, values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		policy := policyBound(t, parse(t, rendered), "-alignment-nodes", admissionv1.Warn)
-		reasons := fmt.Sprint(judge(t, policy, write{on("jane", ""), admission.Create, pod, ""}))
-		for _, text := range want {
-			if !strings.Contains(reasons, text) {
-				t.Errorf("%q: the warning lacks %q: %s", values, text, reasons)
-			}
-		}
-	}
-}
-
-// TestAlignmentActions: pods are bound to the label only if nodes publish it; else the API server warns.
-// Kubernetes before 1.30 has no policies, and tandem-dra enforces the annotation everywhere.
-func TestAlignmentActions(t *testing.T) {
-	for _, c := range []struct{ version, with, values, nodes string }{
-		{helm.Newest, "", "Deny", "Warn"},
-		{helm.Newest, "publish: [tandem, nrt]", "Deny", "Warn"},
-		{helm.Newest, "publish: [nfd]", "Deny", "Deny mutate"},
-		{"v1.36.0", "publish: [nfd]", "Deny", "Deny mutate"},
-		{"v1.35.4", "publish: [nfd]", "Deny", "Deny"},
-		{helm.Newest, "alignmentPolicy: {nodes: deny}", "Deny", "Deny mutate"},
-		{helm.Newest, "{publish: [nfd], alignmentPolicy: {nodes: warn}}", "Deny", "Warn"},
-		{helm.Newest, "{publish: [nfd], alignmentPolicy: {nodes: ignore}}", "Deny", ""},
-		{helm.Newest, "{publish: [nfd], alignmentPolicy: {enabled: false}}", "", ""},
-		{"v1.30.0", "", "Deny", "Warn"},
-		{"v1.29.9", "", "", ""},
-		{helm.Newest, "mode: dra", "Deny", ""},
-	} {
-		chart, files, err := helm.Files(chartDir, namespace, c.version, given(t, c.with))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var values, nodes string
-		for _, o := range parse(t, helm.Manifests(chart, files)) {
-			actions, _ := o.at("spec", "validationActions").([]any)
-			switch name, _ := o.at("metadata", "name").(string); {
-			case o.at("kind") == "MutatingAdmissionPolicyBinding":
-				nodes += " mutate"
-			case len(actions) == 0:
-			case strings.HasSuffix(name, "-alignment"):
-				values = fmt.Sprint(actions[0])
-			case strings.HasSuffix(name, "-alignment-nodes"):
-				nodes = fmt.Sprint(actions[0]) + nodes
-			}
-		}
-		if values != c.values || nodes != c.nodes {
-			t.Errorf("%s, %q: %q for values, %q for nodes; want %q, %q", c.version, c.with, values, nodes, c.values,
-				c.nodes)
-		}
 	}
 }
 

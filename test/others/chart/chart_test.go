@@ -19,14 +19,21 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/version"
 	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/golden"
+	helm "github.com/tandem-k8s/tandem/test/others/chart/render"
 )
 
 // cases are the values in testdata, by name.
 func cases(t *testing.T) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("testdata/*.values.yaml")
-	if err != nil || len(files) < 4 {
-		t.Fatalf("values in testdata: %q, %v", files, err)
+	return readValues(t, "testdata/*.values.yaml", 4)
+}
+
+// readValues reads files of values, at least so many, by the name without extension.
+func readValues(t *testing.T, pattern string, least int) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) < least {
+		t.Fatalf("%s: %q, %v", pattern, files, err)
 	}
 	all := map[string]string{}
 	for _, file := range files {
@@ -34,7 +41,8 @@ func cases(t *testing.T) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[strings.TrimSuffix(filepath.Base(file), ".values.yaml")] = string(content)
+		name, _, _ := strings.Cut(filepath.Base(file), ".")
+		all[name] = string(content)
 	}
 	return all
 }
@@ -51,71 +59,88 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestBaseIsTheDefault compares what the chart renders without values with what kustomize builds of the
-// daemons and of the policies, which Kubernetes 1.28 and 1.29 do not know.
-func TestBaseIsTheDefault(t *testing.T) {
-	rendered, err := render(t, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := kustomize(t, "../../../deployments/base") + "---\n" + kustomize(t, "../../../deployments/alignment")
-	same(t, unprefixed(parse(t, base)), unprefixed(parse(t, rendered)))
-}
-
-// TestDRAIsTheChartsMode: the same for mode dra.
-func TestDRAIsTheChartsMode(t *testing.T) {
-	both := draManifests(t)
-	for _, o := range both["chart"] {
-		if o.at("kind") == "ResourceClaimTemplate" {
-			delete(o["metadata"].(map[string]any), "namespace")
-		}
-	}
-	same(t, both["kustomize"], both["chart"])
-}
-
-func same(t *testing.T, base, chart []object) {
-	t.Helper()
-	for _, o := range slices.Concat(chart, base) {
-		plain(t, o)
-	}
-	if diff := cmp.Diff(base, chart); diff != "" {
-		t.Errorf("what kustomize builds and what the chart renders (-base +chart):\n%s", diff)
+// TestKustomizations: what kustomize builds is what the chart renders.
+func TestKustomizations(t *testing.T) {
+	for _, c := range []struct {
+		dirs, kubernetes, values string
+		objects                  string // a part of the names of those that are compared
+	}{
+		// Kubernetes 1.28 and 1.29 do not know the policies of alignment.
+		{"base alignment", helm.Newest, "", ""},
+		{"dra dra/claim-templates", helm.Newest, "{mode: dra, dra: {claimTemplates: {namespaces: [team]}}}", ""},
+		{"privileged alignment", helm.Newest, "gpu: {privileged: true}", ""},
+		{"intent-kubelet alignment", "v1.36.3", "", ""},
+		{"publish", helm.Newest, "publish: [tandem, nrt, nfd]", "-publish"},
+		{"scheduler", helm.Newest, "{publish: [tandem], scheduler: {enabled: true}}", "tandem-scheduler"},
+	} {
+		t.Run(c.dirs, func(t *testing.T) {
+			var built strings.Builder
+			for dir := range strings.FieldsSeq(c.dirs) {
+				built.WriteString(kustomize(t, "../../../deployments/"+dir) + "---\n")
+			}
+			rendered, err := renderOn(t, c.kubernetes, c.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := func(o object) bool { return !strings.Contains(o.name(), c.objects) }
+			if diff := cmp.Diff(slices.DeleteFunc(plain(t, parse(t, built.String())), other),
+				slices.DeleteFunc(plain(t, parse(t, rendered)), other)); diff != "" {
+				t.Errorf("-kustomize +chart:\n%s", diff)
+			}
+		})
 	}
 }
 
 // plain takes out what a chart and a base say in different ways: labels, the mark of the configuration, the
-// layout of JSON and YAML, and the order of flags, mounts and volumes.
-func plain(t *testing.T, o object) {
+// layout of JSON and YAML, the order of flags, mounts and volumes, and namespaces in the names of the
+// cluster's objects, and those that kustomize adds.
+func plain(t *testing.T, objects []object) []object {
 	t.Helper()
-	for _, path := range [][]string{{"metadata"}, {"spec", "selector"}, {"spec", "template", "metadata"}} {
-		if fields, ok := o.at(path...).(map[string]any); ok {
-			delete(fields, "labels")
-			delete(fields, "matchLabels")
-			if annotations, ok := fields["annotations"].(map[string]any); ok {
-				delete(annotations, "tandem.dev/config")
-				if len(annotations) == 0 {
-					delete(fields, "annotations")
+	for _, o := range objects {
+		metadata := o["metadata"].(map[string]any)
+		for _, named := range []any{metadata, o["roleRef"], o["spec"]} {
+			for _, key := range []string{"name", "policyName"} {
+				if fields, _ := named.(map[string]any); fields[key] != nil {
+					fields[key] = strings.TrimPrefix(fields[key].(string), namespace+"-")
 				}
 			}
 		}
-	}
-	if data, ok := o.at("data").(map[string]any); ok {
-		for key, text := range data {
-			var value any
-			if err := yaml.Unmarshal([]byte(text.(string)), &value); err != nil {
-				t.Fatal(err)
+		kind, _ := o["kind"].(string)
+		if kind == "ResourceClaimTemplate" || strings.HasPrefix(kind, "ValidatingAdmission") {
+			delete(metadata, "namespace")
+		}
+		for _, path := range [][]string{{"metadata"}, {"spec", "selector"}, {"spec", "template", "metadata"}} {
+			if fields, ok := o.at(path...).(map[string]any); ok {
+				delete(fields, "labels")
+				delete(fields, "matchLabels")
+				if annotations, ok := fields["annotations"].(map[string]any); ok {
+					delete(annotations, "tandem.dev/config")
+					if len(annotations) == 0 {
+						delete(fields, "annotations")
+					}
+				}
 			}
-			data[key] = value
+		}
+		if data, ok := o.at("data").(map[string]any); ok {
+			for key, text := range data {
+				var value any
+				if err := yaml.Unmarshal([]byte(text.(string)), &value); err != nil {
+					t.Fatal(err)
+				}
+				data[key] = value
+			}
+		}
+		if spec, ok := o.at("spec", "template", "spec").(map[string]any); ok {
+			container := spec["containers"].([]any)[0].(map[string]any)
+			for _, list := range [][]any{
+				spec["volumes"].([]any), container["args"].([]any), container["volumeMounts"].([]any),
+			} {
+				slices.SortFunc(list, func(a, b any) int { return strings.Compare(text(a), text(b)) })
+			}
 		}
 	}
-	if spec, ok := o.at("spec", "template", "spec").(map[string]any); ok {
-		container := spec["containers"].([]any)[0].(map[string]any)
-		for _, list := range [][]any{
-			spec["volumes"].([]any), container["args"].([]any), container["volumeMounts"].([]any),
-		} {
-			slices.SortFunc(list, func(a, b any) int { return strings.Compare(text(a), text(b)) })
-		}
-	}
+	slices.SortFunc(objects, func(a, b object) int { return strings.Compare(a.name(), b.name()) })
+	return objects
 }
 
 func text(value any) string {
@@ -133,129 +158,6 @@ func TestLint(t *testing.T) {
 			if !strings.Contains(message.Error(), "icon is recommended") {
 				t.Errorf("%s: %v", name, message)
 			}
-		}
-	}
-}
-
-// TestWrongValues: the schema names the value.
-func TestWrongValues(t *testing.T) {
-	for values, want := range map[string]string{
-		"gpu: {vendor: intel}":                               "/gpu/vendor",
-		"topologyFile: {hostPath: topo.xml}":                 "/topologyFile/hostPath",
-		"topologyFile: {hostPath: /a, existingConfigMap: b}": "/topologyFile",
-		"gpu: {pulse: -1}":                                   "/gpu/pulse",
-		"intent: [kublet]":                                   "/intent/0",
-		"intent: [api-server]":                               "/intent/0",
-		"alignment: strict":                                  "/alignment",
-		"alignmentPolicy: {nodes: refuse}":                   "/alignmentPolicy/nodes",
-		"alignmentOptOut: all":                               "/alignmentOptOut",
-		"deviceAnnotations: [Team]":                          "/deviceAnnotations/0",
-		"log: {level: 10}":                                   "/log/level",
-		"rdma: {exclude: true}":                              "additional properties 'exclude' not allowed",
-		"kubeletDir: var/lib/kubelet":                        "/kubeletDir",
-		"rdma: {config: {resourceList: []}}":                 "/rdma/config/resourceList",
-		"updateStrategy: {type: OnDelete, x: true}":          "",
-		"image: {tag: 1}":                                    "/image/tag",
-		"image: {tag: 0.1.0+1}":                              "/image/tag",
-		"image: {digest: sha256:1}":                          "/image/digest",
-		"metrics: {port: 0}":                                 "/metrics/port",
-		"metrics: {hostAddress: ''}":                         "/metrics/hostAddress",
-		"metrics: {podMonitor: {interval: often}}":           "/metrics/podMonitor/interval",
-		"livenessProbe: {httpGet: {port: 1}}":                "/livenessProbe",
-		"rdma: {exports: {variables: [NCCL]}}":               "/rdma/exports/variables/0",
-		"gpu: {deviceListStrategy: cdi}":                     "/gpu/deviceListStrategy",
-		"gpu: {devRoot: dev}":                                "/gpu/devRoot",
-		"rdma: {config: {resourceList: null}}":               "/rdma/config",
-		"rdma: {configs: {map: {a: {resourceList: []}}}}":    "/rdma/configs/map/a",
-		"rdma: {configs: {map: {'a/b': {configList: [{resourceName: x}]}}}}": "invalid " +
-			"propertyName 'a/b'",
-		"rdma: {configs: {fallbackStrategies: [empty]}}": "/rdma/configs/fallbackStrategies/0",
-		"gpu: {configs: {fallbackStrategies: [any]}}":    "/gpu/configs/fallbackStrategies/0",
-		"gpu: {configs: {map: {a: {version: v1}}}}":      "/gpu/configs/map/a",
-		"gpu: {configs: {map: {a: '{'}}}":                "gpu.configs.map.a: not an object in YAML: ",
-		"gpu: {pulze: 1}":                                "additional properties 'pulze' not allowed",
-		"mode: both":                                     "/mode",
-		"dra: {vfsPerPF: -1}":                            "/dra/vfsPerPF",
-		"dra: {gpuResources: [gpu]}":                     "/dra/gpuResources/0",
-		"dra: {claimTemplates: {namespaces: [Team]}}":    "/dra/claimTemplates/namespaces/0",
-		"scheduler: {name: Mine}":                        "/scheduler/name",
-		"scheduler: {replicas: 0}":                       "/scheduler/replicas",
-		"scheduler: {weight: 0}":                         "/scheduler/weight",
-		"scheduler: {image: {digest: latest}}":           "/scheduler/image/digest",
-		"scheduler: {enable: true}":                      "additional properties 'enable' not allowed",
-	} {
-		_, err := render(t, values)
-		switch {
-		case want == "" && err != nil:
-			t.Errorf("%s: %v", values, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("%s: %v, want an error about %s", values, err, want)
-		}
-	}
-}
-
-// TestContradictions: values that would go unheard beside others are refused with a sentence.
-func TestContradictions(t *testing.T) {
-	for values, want := range map[string]string{
-		"metrics: {podMonitor: {enabled: true}}": "metrics.podMonitor.enabled: " +
-			"there are no metrics to scrape without metrics.enabled",
-		"rdma: {existingConfigMap: mine, exports: {pairs: true}}": "rdma.exports: " +
-			"the chart does not write the configuration mine of rdma.existingConfigMap",
-		"rdma: {existingConfigMap: mine, exports: {variables: [NCCL_IB_HCA]}}": "set the key \"tandem\" " +
-			"of its resources there",
-		"rdma: {enabled: false, existingConfigMap: mine, exports: {alias: true}}": "rdma.exports",
-		"gpu: {deviceListStrategy: 'envvar,cdi-cri'}": "gpu.deviceListStrategy: a CDI specification names " +
-			"the driver's files, which tandem-gpu has to see: set gpu.driverRoot too",
-		"{mode: dra, intent: [kubelet]}":         "intent: that is for the device plugins",
-		"{mode: dra, deviceAnnotations: [team]}": "deviceAnnotations: that is for the device plugins",
-		"{mode: dra, publish: [tandem]}": "publish: that is for the device plugins: in mode dra " +
-			"a node publishes",
-		"{mode: dra, publishKubeletDir: true}":    "publish: that is for the device plugins",
-		"{mode: dra, preferredAllocation: false}": "preferredAllocation: that is for the device plugins",
-		"{mode: dra, rdma: {enabled: false}}": "rdma.enabled: " +
-			"in mode dra one daemon publishes GPUs and VFs",
-		"{mode: dra, gpu: {vendor: nvidia}}": "gpu.driverRoot: " +
-			"in mode dra NVIDIA's GPUs are given by CDI",
-		"{mode: dra, gpu: {vendor: nvidia, enabled: false}}": "",
-		"{mode: dra, alignmentOptOut: [team]}":               "",
-		"{mode: dra, alignmentPolicy: {nodes: deny}}": "alignmentPolicy.nodes: that is for the device " +
-			"plugins",
-		"{mode: dra, rdma: {existingConfigMap: m}}": "dra.vfResources: " +
-			"the chart does not read the configuration m of rdma.existingConfigMap",
-		"{mode: dra, rdma: {existingConfigMap: m}, dra: {vfResources: [a.b/c]}}": "",
-		"gpu: {configs: {name: a, map: {b: c}}}": "gpu.configs: name is an existing ConfigMap, " +
-			"and map makes one",
-		"gpu: {configs: {name: a}, existingConfigMap: b}": "gpu.configs: set either that or " +
-			"gpu.existingConfigMap",
-		"gpu: {vendor: amd, configs: {name: a}}":  "gpu.configs: AMD's plugin has no file of configuration",
-		"{mode: dra, rdma: {configs: {name: a}}}": "rdma.configs: that is for the device plugins",
-		"rdma: {configs: {name: a}, existingConfigMap: b}": "rdma.configs: set either that or " +
-			"rdma.existingConfigMap",
-		"rdma: {configs: {name: a}, exports: {pairs: true}}": "rdma.exports: " +
-			"the chart does not write the configurations a of rdma.configs.name",
-		"scheduler: {enabled: true}": "scheduler.enabled: tandem-scheduler goes by the NodeTopology that each " +
-			"node publishes, and waits for its definition: add tandem to publish (publish={tandem})",
-		"{publish: [nrt, nfd], scheduler: {enabled: true}}": "add tandem to publish",
-		"{mode: dra, publish: [tandem], scheduler: {enabled: true}}": "scheduler.enabled: " +
-			"that is for the device plugins",
-		"{publish: [nrt, tandem], scheduler: {enabled: true}}": "",
-		"gpu: {deviceListStrategy: cdi-cri, driverRoot: /}":    "",
-		"gpu: {vendor: amd, deviceListStrategy: cdi-cri}":      "",
-		"metrics: {enabled: true, podMonitor: {enabled: true}}": "metrics.podMonitor.enabled: " +
-			"Prometheus does not " +
-			"reach 127.0.0.1",
-		"{mode: dra, metrics: {enabled: true, podMonitor: {enabled: true}}}": "metrics." +
-			"hostAddress=0.0.0.0",
-		"metrics: {enabled: true, hostAddress: '[::1]', podMonitor: {enabled: true}}":         "reach [::1]",
-		"metrics: {enabled: true, hostAddress: '[::]', podMonitor: {enabled: true}}":          "",
-		"{rdma: {hostNetwork: false}, metrics: {enabled: true, podMonitor: {enabled: true}}}": "",
-		"rdma: {existingConfigMap: mine, exports: {pairs: false, variables: []}}":             "",
-		"rdma: {exports: {pairs: true, variables: [NCCL_IB_HCA, UCX_NET_DEVICES]}}":           "",
-		"{rdma: {existingConfigMap: mine}, metrics: {podMonitor: {enabled: false}}}":          "",
-	} {
-		_, err := render(t, values)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %q", values, err, want)
 		}
 	}
 }

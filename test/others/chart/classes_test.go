@@ -173,10 +173,6 @@ func TestClassesCost(t *testing.T) {
 	}
 }
 
-func objectNamed(objects []object, name string) object {
-	return objects[slices.IndexFunc(objects, func(o object) bool { return o.name() == name })]
-}
-
 func claimTemplates(t *testing.T, objects []object) map[string]resourceapi.ResourceClaimTemplate {
 	t.Helper()
 	all := map[string]resourceapi.ResourceClaimTemplate{}

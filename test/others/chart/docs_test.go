@@ -279,74 +279,26 @@ func checkPatch(t *testing.T, c docs.Command, base, patch string) {
 	}
 }
 
-// TestNotes: the chart's notes name objects that it installs, pages that exist, and nothing that a user of
-// the packed chart lacks.
+// TestNotes: the chart's notes name pages and DaemonSets that are there, and nothing that a user of the
+// packed chart lacks.
 func TestNotes(t *testing.T) {
-	const unnamed = "--set test.gpuResource=RESOURCE"
-	for _, c := range []struct {
-		values     string
-		want, lack []string
-	}{
-		{"", []string{"daemonset/tandem-gpu", "daemonset/tandem-rdma", unnamed, "helm test", "NVML"},
-			[]string{"dra"}},
-		{"gpu: {vendor: amd}", []string{"asks for amd.com/gpu and tandem.dev/rdma_vf", "helm test"},
-			[]string{unnamed, "NVIDIA", "nvidia"}},
-		{"gpu: {vendor: nvidia}", []string{"asks for nvidia.com/gpu", "gpu.runtimeClassName"}, []string{"amd.com"}},
-		{"gpu: {vendor: nvidia, runtimeClassName: nvidia}", []string{"nvidia.com/gpu"}, []string{"NVML"}},
-		{"gpu: {vendor: nvidia, driverRoot: /}", []string{"WARNING: gpu.driverRoot"}, []string{"NVML"}},
-		{"gpu: {driverRoot: /}", []string{"WARNING: gpu.driverRoot"}, []string{"NVML"}},
-		{"gpu: {driverRoot: /, env: [{name: PASS_DEVICE_SPECS, value: 'false'}]}", []string{"WARNING"}, nil},
-		{"gpu: {driverRoot: /, env: [{name: PASS_DEVICE_SPECS, value: 'true'}]}", nil, []string{"WARNING"}},
-		{"gpu: {driverRoot: /, deviceListStrategy: cdi-cri}", nil, []string{"WARNING"}},
-		{"gpu: {driverRoot: /, deviceListStrategy: envvar}", nil, []string{"WARNING"}},
-		{"gpu: {driverRoot: /, extraArgs: [--pass-device-specs]}", nil, []string{"WARNING"}},
-		{"gpu: {driverRoot: /, existingConfigMap: a}", nil, []string{"WARNING"}},
-		{"gpu: {driverRoot: /, runtimeClassName: nvidia}", nil, []string{"WARNING"}},
-		{"gpu: {vendor: amd, driverRoot: /}", nil, []string{"WARNING"}},
-		{"{gpu: {vendor: nvidia}, test: {gpuResource: nvidia.com/mig-1g.10gb}}",
-			[]string{"asks for nvidia.com/mig-1g.10gb"}, []string{unnamed}},
-		{"gpu: {enabled: false}", []string{"daemonset/tandem-rdma"}, []string{"tandem-gpu", "helm test", "NVML"}},
-		{"rdma: {enabled: false}", []string{"daemonset/tandem-gpu"}, []string{"tandem-rdma", "helm test"}},
-		{"{gpu: {enabled: false}, rdma: {enabled: false}}", []string{"No daemon is enabled"}, []string{"kubectl"}},
-		{"rdma: {existingConfigMap: mine}", []string{"daemonset/tandem-rdma"}, []string{"helm test"}},
-		{"mode: dra", []string{
-			"daemonset/tandem-dra", "resourceslices", "Tandem's own", "Terminating", "gpu.driverRoot",
-		}, []string{"tandem-gpu", "tandem-rdma", "helm test", "gpu.runtimeClassName", "gpu.deviceListStrategy"}},
-		{"{mode: dra, gpu: {vendor: amd}}", []string{"Terminating"}, []string{"NVIDIA", "deployers.md"}},
-		{"{mode: dra, gpu: {vendor: nvidia, driverRoot: /}}", nil, []string{"NVIDIA"}},
-		{"nameOverride: pair", []string{"daemonset/pair-gpu"}, []string{"daemonset/tandem"}},
-	} {
-		notes := renderFile(t, c.values, "NOTES.txt")
-		for _, text := range c.want {
-			if !strings.Contains(notes, text) {
-				t.Errorf("%s: the notes lack %q:\n%s", c.values, text, notes)
+	for name, values := range everyValues(t) {
+		notes := renderFile(t, values, "NOTES.txt")
+		checkPages(t, name, notes)
+		for _, lacked := range []string{" -f ", "deployments/"} {
+			if strings.Contains(strings.ReplaceAll(notes, "/blob/main/", ""), lacked) {
+				t.Errorf("%s: the notes have %q:\n%s", name, lacked, notes)
 			}
 		}
-		for _, text := range append(c.lack, " -f ", "deployments/") {
-			if strings.Contains(strings.ReplaceAll(notes, "/blob/main/", ""), text) {
-				t.Errorf("%s: the notes have %q:\n%s", c.values, text, notes)
-			}
+		rendered, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
 		}
-		checkNamed(t, c.values, notes)
-	}
-	if _, files, err := helm.Files(chartDir, namespace, "v1.29.0", nil); err != nil ||
-		!strings.Contains(files["tandem/templates/NOTES.txt"], "Before Kubernetes 1.30") {
-		t.Errorf("on Kubernetes 1.29: %v\n%s", err, files["tandem/templates/NOTES.txt"])
-	}
-}
-
-// checkNamed makes sure that the pages and the DaemonSets that notes name are there.
-func checkNamed(t *testing.T, values, notes string) {
-	t.Helper()
-	checkPages(t, values, notes)
-	rendered, err := render(t, values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects := parse(t, rendered)
-	for _, set := range regexp.MustCompile(`daemonset/([\w-]+)`).FindAllStringSubmatch(notes, -1) {
-		if !slices.ContainsFunc(objects, func(o object) bool { return o.name() == "DaemonSet/"+set[1] }) {
-			t.Errorf("%s: the notes name a DaemonSet %s", values, set[1])
+		objects := parse(t, rendered)
+		for _, set := range regexp.MustCompile(`daemonset/([\w-]+)`).FindAllStringSubmatch(notes, -1) {
+			if !slices.ContainsFunc(objects, func(o object) bool { return o.name() == "DaemonSet/"+set[1] }) {
+				t.Errorf("%s: the notes name a DaemonSet %s", name, set[1])
+			}
 		}
 	}
 }

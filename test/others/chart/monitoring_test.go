@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
@@ -220,5 +221,35 @@ func TestDashboard(t *testing.T) {
 		if !used[name] {
 			t.Errorf("no panel shows %s", name)
 		}
+	}
+}
+
+// TestMonitoringValues: the chart's alerts and dashboard are those that can be applied without it.
+func TestMonitoringValues(t *testing.T) {
+	rendered, err := render(t,
+		"metrics: {prometheusRule: {enabled: true, labels: {release: mine}}, dashboard: {enabled: true}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]object{}
+	for _, o := range parse(t, rendered) {
+		found[o.name()] = o
+	}
+	rule := found["PrometheusRule/tandem"]
+	if _, err := operators(rule); err != nil || rule.at("metadata", "labels", "release") != "mine" {
+		t.Errorf("the rule is %v: %v", rule, err)
+	}
+	want := manifest(t, "deployments/helm/tandem/monitoring/alerts.yaml")[0]
+	if diff := cmp.Diff(want.at("spec"), rule.at("spec")); diff != "" {
+		t.Errorf("the alerts are others (-want +got):\n%s", diff)
+	}
+	dashboard, err := os.ReadFile(alertsDir + "dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	configMap := found["ConfigMap/tandem-dashboard"]
+	if got, _ := configMap.at("data", "dashboard.json").(string); strings.TrimSpace(got) !=
+		strings.TrimSpace(string(dashboard)) || configMap.at("metadata", "labels", "grafana_dashboard") != "1" {
+		t.Errorf("the dashboard is another one:\n%s", got)
 	}
 }

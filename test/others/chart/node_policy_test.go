@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -138,47 +137,5 @@ func expect(t *testing.T, where string, reasons []string, want, what string) {
 	if want == "" && len(reasons) > 0 ||
 		want != "" && !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, want) }) {
 		t.Errorf("%s: %s: refused by %q, want %q", where, what, reasons, want)
-	}
-}
-
-// TestLeastRights: these, and no others.
-func TestLeastRights(t *testing.T) {
-	want := map[string]string{
-		"resource.k8s.io/resourceslices":        "list watch create update delete",
-		"resource.k8s.io/resourceclaims":        "get",
-		"resource.k8s.io/resourceclaims/status": "patch",
-		"resource.k8s.io/resourceclaims/driver": "associated-node:patch",
-		"/nodes":                                "get",
-		"/pods":                                 "get",
-		"/events":                               "create",
-	}
-	for where, objects := range draManifests(t) {
-		got := map[string]string{}
-		for _, o := range objects {
-			switch o.at("kind") {
-			case "ClusterRole":
-				for _, rule := range decode[rbac.ClusterRole](t, o).Rules {
-					if len(rule.APIGroups) != 1 || len(rule.Resources) != 1 {
-						t.Errorf("%s: one resource to a rule, so that each has its reason: %v", where, rule)
-					}
-					resource := rule.APIGroups[0] + "/" + rule.Resources[0]
-					got[resource] = strings.Join(rule.Verbs, " ")
-					if strings.HasSuffix(resource, "/driver") != (fmt.Sprint(rule.ResourceNames) == "[tandem.dev]") {
-						t.Errorf("%s: %s by the names %q", where, resource, rule.ResourceNames)
-					}
-				}
-			case "ClusterRoleBinding":
-				subjects := decode[rbac.ClusterRoleBinding](t, o).Subjects
-				if len(subjects) != 1 ||
-					"system:serviceaccount:"+subjects[0].Namespace+":"+subjects[0].Name != draAccount {
-					t.Errorf("%s: bound to %v", where, subjects)
-				}
-			case "Role", "RoleBinding":
-				t.Errorf("%s: %s", where, o.name())
-			}
-		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: the rights are %v, want %v", where, got, want)
-		}
 	}
 }

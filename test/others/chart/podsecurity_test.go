@@ -32,7 +32,7 @@ func TestPodSecurity(t *testing.T) {
 		{"`tandem-gpu` with `gpu.privileged`", podsOf(t, "gpu: {privileged: true}", "tandem-gpu")},
 		{"`tandem-rdma`", podsOf(t, "", "tandem-rdma")},
 		{"`tandem-dra`", podsOf(t, "mode: dra", "tandem-dra")},
-		{"`tandem-scheduler`", podsOf(t, beside, "tandem-scheduler")},
+		{"`tandem-scheduler`", podsOf(t, "{publish: [tandem], scheduler: {enabled: true}}", "tandem-scheduler")},
 		{
 			"the chart's test pod, the Jobs in `deployments/examples`",
 			append(exampleJobs(t), testPod(t, "gpu: {vendor: amd}")),

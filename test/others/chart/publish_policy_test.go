@@ -3,11 +3,8 @@
 package chart_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
-	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/admission"
 )
 
@@ -90,61 +87,5 @@ func TestOnlyItsOwnObjects(t *testing.T) {
 			w.user = on("jane", "b")
 			expect(t, where, judge(t, policy, w), "", "by somebody else: "+c.after)
 		}
-	}
-}
-
-// TestLeastRightsToPublish: these, and no others. What is not created or patched needs no policy.
-func TestLeastRightsToPublish(t *testing.T) {
-	want := map[string]string{
-		"tandem.dev/nodetopologies":                     "get create patch",
-		"topology.node.k8s.io/noderesourcetopologies":   "get create patch",
-		"nfd.k8s-sigs.io/nodefeatures in one namespace": "get create patch",
-		"/nodes":         "get",
-		"/nodes/configz": "get",
-	}
-	for where, objects := range publishManifests(t) {
-		got := map[string]string{}
-		for _, o := range objects {
-			name, _ := o.at("metadata", "name").(string)
-			if !strings.HasSuffix(name, "publish") || o.at("kind") != "ClusterRole" && o.at("kind") != "Role" {
-				continue
-			}
-			suffix := ""
-			if o.at("kind") == "Role" {
-				suffix = " in one namespace"
-			}
-			for _, rule := range decode[rbac.ClusterRole](t, o).Rules {
-				got[strings.Join(rule.APIGroups, ",")+"/"+strings.Join(rule.Resources, ",")+suffix] =
-					strings.Join(rule.Verbs, " ")
-			}
-		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: the rights are %v, want %v", where, got, want)
-		}
-	}
-}
-
-// TestOneDefinition: a cluster has one definition of NodeTopology, whichever release brings it. It outlives
-// the release, because all NodeTopologies would go with it.
-func TestOneDefinition(t *testing.T) {
-	definitions := func(values string) (found []object) {
-		rendered, err := render(t, values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range parse(t, rendered) {
-			if o.at("kind") == "CustomResourceDefinition" {
-				found = append(found, o)
-			}
-		}
-		return found
-	}
-	first := definitions("{publish: [tandem], rdma: {enabled: false}}")
-	if len(first) != 1 || first[0].at("metadata", "annotations", "helm.sh/resource-policy") != "keep" {
-		t.Errorf("the release that brings the definition: %v", first)
-	}
-	second := definitions("{publish: [tandem], gpu: {enabled: false}, publishDefinition: {create: false}}")
-	if len(second) != 0 {
-		t.Errorf("the second release: %v", second)
 	}
 }

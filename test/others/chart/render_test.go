@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -50,7 +49,16 @@ func (o object) name() string {
 // render is "helm template tandem" with values in YAML.
 func render(t *testing.T, values string) (string, error) {
 	t.Helper()
-	c, files, err := renderAll(t, values)
+	return renderOn(t, helm.Newest, values)
+}
+
+// renderOn is the same for a cluster with a version of Kubernetes.
+func renderOn(t *testing.T, kubernetes, values string) (string, error) {
+	t.Helper()
+	c, files, err := helm.Files(chartDir, namespace, kubernetes, given(t, values))
+	if c == nil {
+		t.Fatal(err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -60,20 +68,11 @@ func render(t *testing.T, values string) (string, error) {
 // renderFile renders one template.
 func renderFile(t *testing.T, values, name string) string {
 	t.Helper()
-	c, files, err := renderAll(t, values)
+	c, files, err := helm.Files(chartDir, namespace, helm.Newest, given(t, values))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return files[c.Name()+"/templates/"+name]
-}
-
-func renderAll(t *testing.T, values string) (*chart.Chart, map[string]string, error) {
-	t.Helper()
-	c, files, err := helm.Files(chartDir, namespace, helm.Newest, given(t, values))
-	if c == nil {
-		t.Fatal(err)
-	}
-	return c, files, err
 }
 
 // given reads values in YAML.
