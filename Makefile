@@ -265,9 +265,10 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 	cd test/kubernetes && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) ./dra | tee -a $(BIN)/bench.txt
 	cd test/kubernetes && $(PROGRESS) "what takes plain devices seconds, once" go test -run '^$$' -bench '$(BENCH)' -benchtime 1x ./dra -slow | tee -a $(BIN)/bench.txt
 	@! grep -q '^FAIL' $(BIN)/bench.txt
-	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op OR allocs/op)' $$(ls bench.before.txt 2>/dev/null) bench.txt
+	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op OR allocs/op OR p50-sec OR p99-sec OR max-sec OR worst-sec OR optimal)' \
+		$$(ls bench.before.txt 2>/dev/null) bench.txt
 	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op) /by:(nvidia OR tandem OR tandem-pairs)' -col '/by@(nvidia tandem tandem-pairs)' bench.txt
-	@cd test/others && go run -buildvcs=false ./bench/table <$(BIN)/bench.txt
+	@cd $(BIN) && $(TOOLS)/benchstat -filter '.name:Growth .unit:sec/op' -row '/tree,/ask' -col /gpus bench.txt
 
 # Who waits for the kubelet to be compiled can look at this meanwhile.
 .PHONY: plan
