@@ -73,13 +73,9 @@ func (n *Node) Install(ctx context.Context, deploy string) error {
 	if err != nil {
 		return err
 	}
-	for _, args := range [][]string{
-		{"apply", "-k", "test/vm/deploy/" + deploy},
-		{"label", "--overwrite", "node", NodeName, "tandem.dev/node=true", ModePlugins},
-	} {
-		if _, err := n.Kubectl(ctx, "", args...); err != nil {
-			return err
-		}
+	if err := n.KubectlEach(ctx, []string{"apply", "-k", "test/vm/deploy/" + deploy},
+		[]string{"label", "--overwrite", "node", NodeName, "tandem.dev/node=true", ModePlugins}); err != nil {
+		return err
 	}
 	n.pool = VFResource
 	after, err := n.generations(ctx)

@@ -2,14 +2,21 @@
 
 // Command guest runs in the virtual machine of test/vm besides the node's own programs: it is the first
 // process. It makes the machine a node with GPUs and RDMA VFs (identity.go), starts containerd and the
-// kubelet, restarts them when they end, and runs scripts for the host (agent.go). With an argument it is one
+// kubelet, restarts them when they end, and runs scripts for the host. With an argument it is one
 // of the small programs below.
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -76,4 +83,39 @@ func told(name string) string {
 		}
 	}
 	return ""
+}
+
+// serveAgent runs the host's scripts, one per request, and answers with their output; the exit status is in
+// the trailer.
+func serveAgent() error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /run", func(w http.ResponseWriter, r *http.Request) {
+		script, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Trailer", "Exit-Code")
+		cmd := exec.CommandContext(r.Context(), "sh", "-c", string(script))
+		cmd.Stdout, cmd.Stderr = w, w
+		err = cmd.Run()
+		code := 0
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			code = exit.ExitCode()
+		} else if err != nil {
+			fmt.Fprintln(w, err)
+			code = 127
+		}
+		w.Header().Set("Exit-Code", strconv.Itoa(code))
+	})
+	mux.HandleFunc("POST /reboot", func(http.ResponseWriter, *http.Request) {
+		syscall.Sync()
+		tell("reboot: %v", syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART))
+	})
+	listener, err := net.Listen("tcp", ":8080")
+	if err != nil {
+		return err
+	}
+	tell("ready")
+	return http.Serve(listener, mux)
 }

@@ -18,14 +18,10 @@ import (
 // from tandem-rdma's files: they must be the container's.
 func (t *tester) multus(ctx context.Context, s setup) error {
 	const definition = "test/vm/deploy/multus/definition.yaml" // must precede its objects
-	for _, args := range [][]string{
-		{"apply", "-f", definition},
-		{"wait", "--for=condition=Established", "--timeout=1m", "-f", definition},
-		{"apply", "-k", "test/vm/deploy/multus"},
-	} {
-		if _, err := t.node.Kubectl(ctx, "", args...); err != nil {
-			return err
-		}
+	if err := t.node.KubectlEach(ctx, []string{"apply", "-f", definition},
+		[]string{"wait", "--for=condition=Established", "--timeout=1m", "-f", definition},
+		[]string{"apply", "-k", "test/vm/deploy/multus"}); err != nil {
+		return err
 	}
 	if _, err := t.node.Run(ctx, "cp /etc/kubernetes/multus.conf /etc/cni/net.d/00-multus.conf"); err != nil {
 		return err

@@ -87,15 +87,9 @@ func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, o Options
 		return err
 	}
 	// The next machine is another node of the same name.
-	for _, args := range [][]string{
-		{"delete", "-k", "test/vm/deploy/" + b.deploy, "--wait=false", "--ignore-not-found"},
-		{"delete", "node", cluster.NodeName},
-	} {
-		if _, err := k.Kubectl(ctx, "", args...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return k.KubectlEach(ctx,
+		[]string{"delete", "-k", "test/vm/deploy/" + b.deploy, "--wait=false", "--ignore-not-found"},
+		[]string{"delete", "node", cluster.NodeName})
 }
 
 // compareTree adds a row that compares the places of the machine's GPUs and NICs with those of the recorded
@@ -236,48 +230,30 @@ func (t *tester) scenarios(ctx context.Context, s setup) error {
 
 // more runs the further tests of a phase's last set-up.
 func (t *tester) more(ctx context.Context, b boot, p phase, s setup, admissions int) error {
-	type step struct {
-		name  string
-		limit time.Duration
-		do    func(context.Context) error
-	}
-	var steps []step
-	if b.example {
-		example := func(ctx context.Context) error { return t.example(ctx, s, b.job) }
-		steps = append(steps, step{b.job, 10 * time.Minute, example})
-	}
-	if p.thorough {
-		steps = append(steps,
-			step{"faults", time.Hour, func(ctx context.Context) error { return t.suffer(ctx, s, faults...) }},
-			step{"random admissions", time.Hour, func(ctx context.Context) error {
-				return t.random(ctx, s, admissions)
-			}},
-			step{
-				"the stock plugins, and back",
-				10 * time.Minute, func(ctx context.Context) error { return t.swap(ctx, s) },
-			},
-			step{
-				"a fault that lasts",
-				10 * time.Minute,
-				func(ctx context.Context) error { return t.suffer(ctx, s, lostVF) },
-			})
-	}
-	if p.upgrade {
-		steps = append(steps, step{
-			"the version before, and back",
-			time.Hour, func(ctx context.Context) error { return t.upgrade(ctx, s) },
-		})
-	}
-	if p.multus {
-		steps = append(steps,
-			step{"Multus", 10 * time.Minute, func(ctx context.Context) error { return t.multus(ctx, s) }})
-	}
-	if p.traffic {
-		steps = append(steps,
-			step{"RDMA traffic", 30 * time.Minute, func(ctx context.Context) error { return t.traffic(ctx, s) }})
-	}
-	for _, step := range steps {
-		if err := t.Stage(ctx, step.name, step.limit, step.do); err != nil {
+	for _, part := range []struct {
+		chosen bool
+		name   string
+		limit  time.Duration
+		do     func(context.Context) error
+	}{
+		{b.example, b.job, 10 * time.Minute, func(ctx context.Context) error { return t.example(ctx, s, b.job) }},
+		{p.thorough, "faults", time.Hour,
+			func(ctx context.Context) error { return t.suffer(ctx, s, faults...) }},
+		{p.thorough, "random admissions", time.Hour,
+			func(ctx context.Context) error { return t.random(ctx, s, admissions) }},
+		{p.thorough, "the stock plugins, and back", 10 * time.Minute,
+			func(ctx context.Context) error { return t.swap(ctx, s) }},
+		{p.thorough, "a fault that lasts", 10 * time.Minute,
+			func(ctx context.Context) error { return t.suffer(ctx, s, lostVF) }},
+		{p.upgrade, "the version before, and back", time.Hour,
+			func(ctx context.Context) error { return t.upgrade(ctx, s) }},
+		{p.multus, "Multus", 10 * time.Minute, func(ctx context.Context) error { return t.multus(ctx, s) }},
+		{p.traffic, "RDMA traffic", 30 * time.Minute, func(ctx context.Context) error { return t.traffic(ctx, s) }},
+	} {
+		if !part.chosen {
+			continue
+		}
+		if err := t.Stage(ctx, part.name, part.limit, part.do); err != nil {
 			return err
 		}
 	}
