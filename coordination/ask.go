@@ -298,6 +298,11 @@ func (tellerServer) Allocated(context.Context, *api.AllocatedRequest) (*api.Allo
 	return nil, errNotCoordinated()
 }
 
+// Returned rejects a device plugin.
+func (tellerServer) Returned(context.Context, *api.ReturnedRequest) (*api.ReturnedResponse, error) {
+	return nil, errNotCoordinated()
+}
+
 // Pair rejects a device plugin.
 func (tellerServer) Pair(context.Context, *api.PairRequest) (*api.PairResponse, error) {
 	return nil, errNotCoordinated()

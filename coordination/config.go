@@ -120,6 +120,7 @@ type nodeKubelet struct {
 	PodResources
 	config     *Config
 	checkpoint func() (kubelet.Checkpoint, error)
+	granted    func() ([]kubelet.Granted, error)
 	manager    func() (model.TopologyManager, error)
 }
 
@@ -128,6 +129,9 @@ func newNodeKubelet(c *Config, machine *machine, pods PodResources) *nodeKubelet
 	return &nodeKubelet{
 		PodResources: pods, config: c,
 		checkpoint: system.BoundRead(c.Log, system.FileLimit, kubelet.NewCheckpointReader(c.KubeletDir).Read),
+		granted: system.BoundRead(c.Log, takeTimeout, func() ([]kubelet.Granted, error) {
+			return kubelet.ReadGranted(c.KubeletDir)
+		}),
 		manager: system.BoundRead(c.Log, system.FileLimit, func() (model.TopologyManager, error) {
 			return readManager(c.Kubelet, os.DirFS(c.SysRoot), machine.Newest())
 		}),
@@ -138,9 +142,7 @@ func newNodeKubelet(c *Config, machine *machine, pods PodResources) *nodeKubelet
 func (k *nodeKubelet) Checkpoint() (kubelet.Checkpoint, error) { return k.checkpoint() }
 
 // Granted reads the devices and mounts of containers in the checkpoint.
-func (k *nodeKubelet) Granted() ([]kubelet.Granted, error) {
-	return kubelet.ReadGranted(k.config.KubeletDir)
-}
+func (k *nodeKubelet) Granted() ([]kubelet.Granted, error) { return k.granted() }
 
 // CPUs returns the CPUs available for exclusive use, and all CPUs by NUMA node.
 func (k *nodeKubelet) CPUs(

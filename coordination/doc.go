@@ -36,7 +36,7 @@
 // A failure changes the quality of a placement, never the success. Tandem's own faults are no exception: a
 // panic costs one answer, one source or one server, and never the daemon (system.Survive). Without the
 // server a plugin chooses alone (alone.go): by the PCI tree, and by the last allocation of the other plugin,
-// from a file in the run directory (alone.go). Without PodResources the coordinator judges by time. A
+// from a file in the run directory. Without PodResources the coordinator judges by time. A
 // question is always answered within 100 ms: a hanging peer costs 80 ms, the kubelet's sockets 50, a file 25;
 // only the handout may take a second. An unusable run directory ends the start with advice; a directory that
 // is full, read-only or removed later costs one line in the log, and the checkpoint or the other plugin until
@@ -53,7 +53,6 @@
 //   - announcement.latest: the plugin's devices; device.MaxDevices; each Publish; the plugin.
 //   - machine: sysfs; the machine; announcements; sysfs, if readable.
 //   - handouts.current, handout file: the last Allocate; one of a kind; each Allocate; ignored after 10 s.
-//   - membership.returned: ended Allocates; maxCalls; each join; open for at most a second.
 //   - membership.foreign, joined: the stream; one; each attempt to join; the server.
 //   - intent's failure and pause of a source: the last answer; a minute; the next answer; the source.
 //   - intent's pods: what is kept of the last list's pods, by their content; 131,072 containers and requests;
@@ -99,5 +98,6 @@
 // # Access
 //
 // Only root and the plugins' user have access: the directory has mode 0700, the socket 0600, and both sides
-// check the peer (socket.go). The size, the rate and the number of messages are limited (socket.go).
+// check the peer (socket.go). The size of messages, and the number of calls and connections are limited
+// (socket.go).
 package coordination

@@ -24,8 +24,7 @@ type membership struct {
 	announced *announcements
 	log       *slog.Logger
 
-	lost     system.Trigger         // signals that the connection to the server broke
-	returned chan *api.Announcement // reports of returned Allocates
+	lost system.Trigger // signals that the connection to the server broke
 
 	foreign atomic.Bool // the server has an incompatible protocol and is not called
 	joined  atomic.Bool
@@ -35,7 +34,7 @@ type membership struct {
 func newMembership(client api.CoordinationClient, log *slog.Logger) *membership {
 	return &membership{
 		own: &atomic.Pointer[nodeServer]{}, client: client, announced: &announcements{}, log: log,
-		lost: system.NewTrigger(), returned: make(chan *api.Announcement, maxCalls),
+		lost: system.NewTrigger(),
 	}
 }
 
@@ -69,14 +68,8 @@ func callDirectly[A any](ctx context.Context, own *nodeServer, call func() (A, e
 	}))
 }
 
-// send sends the report of a returned Allocate to the server, without waiting. For a lost report the server
-// has a timeout.
-func (m *membership) send(returned *api.Announcement) {
-	select {
-	case m.returned <- returned:
-	default:
-	}
-}
+// isConnected reports whether a server is known to answer.
+func (m *membership) isConnected() bool { return m.own.Load() != nil || m.joined.Load() }
 
 // run keeps a Join stream open and announces every resource until ctx is done. After an incompatible server,
 // or the rejection of an announcement, run waits for electionPause: another server may follow.
@@ -146,22 +139,9 @@ func (m *membership) join(ctx context.Context) error {
 	m.foreign.Store(false)
 	m.joined.Store(true)
 	defer m.joined.Store(false)
-	m.dropReturned()
 	s := &joinStream{stream: stream, member: m, acknowledged: system.NewTrigger()}
 	go func() { lose(s.receive()) }()
 	return s.run(ctx)
-}
-
-// dropReturned clears the reports of returned Allocates for the previous server: the new server would apply
-// the reports to the next Allocate of the same devices.
-func (m *membership) dropReturned() {
-	for {
-		select {
-		case <-m.returned:
-		default:
-			return
-		}
-	}
 }
 
 // joinStream is one Join call.
@@ -171,7 +151,7 @@ type joinStream struct {
 	acknowledged system.Trigger
 }
 
-// run sends every new announcement, and the reports of returned Allocates, until ctx is done.
+// run sends every new announcement until ctx is done.
 func (s *joinStream) run(ctx context.Context) error {
 	sent := map[string]*api.Announcement{}
 	for {
@@ -186,8 +166,10 @@ func (s *joinStream) run(ctx context.Context) error {
 			sent[a.GetResource()] = a
 			s.member.announced.release(a)
 		}
-		if err := s.sendReturned(ctx, changed); err != nil {
-			return err
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
 		}
 	}
 }
@@ -200,39 +182,15 @@ func (s *joinStream) announce(ctx context.Context, a *api.Announcement) error {
 			"resource", a.GetResource(), "reason", status.Convert(err).Message())
 		return nil
 	}
-	if err := s.transmit(ctx, a); err != nil {
-		return err
+	if err := s.stream.Send(a); err != nil { // the reason is that of receive
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
 	select {
 	case <-s.acknowledged:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// transmit sends a message. The error of a broken stream is the reason from receive.
-func (s *joinStream) transmit(ctx context.Context, message *api.Announcement) error {
-	if err := s.stream.Send(message); err != nil {
-		<-ctx.Done()
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-// sendReturned sends reports of returned Allocates until the next announcement or until ctx is done.
-func (s *joinStream) sendReturned(ctx context.Context, changed <-chan struct{}) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-changed:
-			return nil
-		case message := <-s.member.returned:
-			if err := s.transmit(ctx, message); err != nil {
-				return err
-			}
-		}
 	}
 }
 

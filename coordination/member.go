@@ -114,14 +114,21 @@ func (m *Member) report(ctx context.Context, ids []string) (*api.AllocatedRespon
 	return ask(ctx, m.client, q, (*nodeServer).Allocated, api.CoordinationClient.Allocated)
 }
 
-// Returned reports to the coordinator that the kubelet is about to receive the response to an Allocate of
-// these devices, or an error: the kubelet then rejects the pod. Returned does not wait for the coordinator,
-// and after an error writes one file of the run directory.
-func (m *Member) Returned(ids []string, failed bool) {
+// Returned reports the end of an Allocate to the coordinator, before the kubelet receives the response, or an
+// error: the kubelet then rejects the pod. After an error Returned also writes one file of the run directory.
+func (m *Member) Returned(ctx context.Context, ids []string, failed bool) {
 	if failed {
 		m.record(nil) // the devices are no container's
 	}
-	m.client.send(&api.Announcement{Resource: m.announced.resource, Returned: ids, Failed: failed})
+	if !m.client.isConnected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), system.CoordinatorLimit)
+	defer cancel()
+	q := &api.ReturnedRequest{Resource: m.announced.resource, Devices: ids, Failed: failed}
+	if _, err := ask(ctx, m.client, q, (*nodeServer).Returned, api.CoordinationClient.Returned); err != nil {
+		m.log.Debug("end of an Allocate not reported", "devices", ids, "failed", failed, "error", err)
+	}
 }
 
 // record tells the other plugin the devices of the latest Allocate.

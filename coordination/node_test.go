@@ -191,6 +191,7 @@ func TestResourceIsOfItsNewestPlugin(t *testing.T) {
 	var got []string
 	count := func(j *joined, m *api.Announcement) error {
 		got = append(got, fmt.Sprintf("%d of plugin %d", len(m.GetDevices()), slices.Index(p.all, j)))
+		p.encode() // people do not wait for an announcement
 		return nil
 	}
 	again := func(j *joined, m *api.Announcement) { _ = count(j, m) }

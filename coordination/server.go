@@ -86,8 +86,8 @@ func (s *nodeServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.
 		if err != nil {
 			return err
 		}
-		if ids := message.GetReturned(); len(ids) > 0 {
-			s.coordinator.Returned(message.GetResource(), ids, message.GetFailed())
+		if ids := message.GetReturned(); len(ids) > 0 { // of an older plugin
+			s.coordinator.Returned(message.GetResource(), ids, false)
 			continue
 		}
 		client := versionOf(message.GetVersion())
@@ -128,7 +128,7 @@ func (s *nodeServer) announce(p *joined, m *api.Announcement) error {
 
 // Prefer answers GetPreferredAllocation.
 func (s *nodeServer) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferResponse, error) {
-	if err := checkIDs(q.GetResource(), q.GetAvailable(), q.GetMustInclude()); err != nil {
+	if err := checkIDs(q.GetResource(), q.GetAvailable(), q.GetMustInclude(), q.GetVanished()); err != nil {
 		return nil, err
 	}
 	ids, reason, err := s.coordinator.Prefer(ctx, q)
@@ -151,7 +151,6 @@ func (s *nodeServer) Allocated(ctx context.Context, q *api.AllocatedRequest) (*a
 	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
 		return nil, err
 	}
-	s.coordinator.Begin(q.GetResource(), q.GetDevices())
 	taken, err := s.coordinator.Allocated(ctx, q.GetResource(), q.GetDevices())
 	if err != nil {
 		return nil, status.Error(codeOf(err), err.Error())
@@ -161,6 +160,15 @@ func (s *nodeServer) Allocated(ctx context.Context, q *api.AllocatedRequest) (*a
 		answer.Container = history.Owner(*to, "")
 	}
 	return answer, nil
+}
+
+// Returned records the end of an Allocate.
+func (s *nodeServer) Returned(_ context.Context, q *api.ReturnedRequest) (*api.ReturnedResponse, error) {
+	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
+		return nil, err
+	}
+	s.coordinator.Returned(q.GetResource(), q.GetDevices(), q.GetFailed())
+	return &api.ReturnedResponse{}, nil
 }
 
 // Pair returns the best VFs for each GPU.
@@ -236,6 +244,8 @@ type joined struct {
 // peers are the connected plugins, in the order of their connections. During a rolling update the new plugin
 // of a resource starts before the old one ends: the announcements of the newest plugin count.
 type peers struct {
+	turn sync.Mutex // of announcements, which read the PCI tree
+
 	mu  sync.Mutex
 	all []*joined
 }
@@ -256,17 +266,10 @@ func (p *peers) join(ctx context.Context) *joined {
 // leave removes a plugin. For each of its resources it calls count with the last announcement of the newest
 // plugin left, if the announcements of the leaving one counted, and gone if no plugin is left.
 func (p *peers) leave(j *joined, count func(*joined, *api.Announcement), gone func(resource string)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var counted []string
-	for name := range j.announced {
-		if p.newest(name) == j {
-			counted = append(counted, name)
-		}
-	}
-	p.all = slices.DeleteFunc(p.all, func(other *joined) bool { return other == j })
-	for _, name := range counted {
-		if left := p.newest(name); left != nil {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	for name, left := range p.remove(j) {
+		if left != nil {
 			count(left, left.announced[name])
 		} else {
 			gone(name)
@@ -274,18 +277,43 @@ func (p *peers) leave(j *joined, count func(*joined, *api.Announcement), gone fu
 	}
 }
 
+// remove removes a plugin. For each resource whose announcements of this plugin counted, it returns the
+// newest plugin left, nil for none.
+func (p *peers) remove(j *joined) map[string]*joined {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := map[string]*joined{}
+	for name := range j.announced {
+		if p.newest(name) == j {
+			next[name] = nil
+		}
+	}
+	p.all = slices.DeleteFunc(p.all, func(other *joined) bool { return other == j })
+	for name := range next {
+		next[name] = p.newest(name)
+	}
+	return next
+}
+
 // announce records an announcement, and calls count if the announcement counts.
 func (p *peers) announce(
 	j *joined, m *api.Announcement, count func(*joined, *api.Announcement) error,
 ) error {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	if !p.record(j, m) {
+		return nil
+	}
+	return count(j, m)
+}
+
+// record records an announcement, and reports whether it counts.
+func (p *peers) record(j *joined, m *api.Announcement) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	j.version, j.build = versionOf(m.GetVersion()), m.GetVersion().GetBuild()
 	j.announced[m.GetResource()] = m
-	if p.newest(m.GetResource()) != j {
-		return nil
-	}
-	return count(j, m)
+	return p.newest(m.GetResource()) == j
 }
 
 // newest returns the plugin with a resource that has connected last, nil for none.

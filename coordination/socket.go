@@ -223,7 +223,7 @@ func (peerCredentials) check(conn net.Conn) (net.Conn, credentials.AuthInfo, err
 type version struct{ major, minor uint32 }
 
 // protocol is the version of this program.
-var protocol = version{2, 7}
+var protocol = version{2, 8}
 
 func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
 

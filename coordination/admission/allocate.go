@@ -16,6 +16,66 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
+// Allocated records devices allocated by the kubelet, in an Allocate that is open until Returned. After ctx
+// is done nothing is refused: the plugin has passed the devices to the container. The error is ErrClosed if
+// nothing was recorded.
+func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
+	defer c.store.changed.Fire()
+	c.reader.inFlight.addAllocate(name, ids)
+	a := c.reader.readAllocate(ctx, c.current(), c.now(), name, ids)
+	taken, err = c.decideAllocate(a, ctx.Err() == nil)
+	if ctx.Err() == nil {
+		return taken, err
+	}
+	c.reader.inFlight.endAllocate(name, ids) // the plugin has not waited, and reports no end
+	if taken.Refusal != "" {                 // too late
+		return c.decideAllocate(a, false)
+	}
+	return taken, err
+}
+
+// decideAllocate decides about an Allocate: a refusable one may be refused.
+func (c *Coordinator) decideAllocate(a allocated, refusable bool) (taken Taken, err error) {
+	err = c.decide(func(tx *transaction) error {
+		tx.warnHung(a.observation, "judge whose devices these are without the kubelet's checkpoint")
+		if a.double.said != "" && !refusable {
+			tx.error("a container has a device that it should have been refused: the coordinator was late",
+				"reason", a.double.full())
+		} else if a.double.said != "" {
+			if n := tx.open.allocated(); a.progress(tx.state) == progressOpen && n.Lacks(a.name) {
+				tx.release(n) // the refused container
+			}
+			asked := tx.isAsked(a.name, a.ids)
+			taken = tx.refuseGrant(grant{name: a.name, ids: a.ids, asked: asked}, RefusedDouble, a.double)
+			return nil
+		}
+		g := tx.takeDevices(a)
+		if apart := findMisalignment(tx.books(), g, c.Alignment); apart.said != "" && refusable {
+			tx.release(g.container)
+			taken = tx.refuseGrant(g, RefusedAlignment, apart)
+			return nil
+		}
+		taken = Taken{Order: tx.acceptGrant(g), Container: g.container.Likely()}
+		return nil
+	})
+	return taken, err
+}
+
+// Returned records the end of an Allocate: the kubelet is about to receive the answer, or an error.
+func (c *Coordinator) Returned(name string, ids []string, failed bool) {
+	if failed {
+		c.closeFailed(name, ids)
+	}
+	c.reader.inFlight.endAllocate(name, ids)
+	// after the end of the server, nobody is told
+	_ = c.decide(func(tx *transaction) error {
+		if tx.open != nil && device.SameSet(tx.open.devices[name], ids) {
+			tx.open.at = tx.now() // the kubelet goes on with the container only now
+		}
+		return nil
+	})
+}
+
 // closeFailed closes the open admission if an Allocate that a plugin has failed is its next one, or its
 // latest: the kubelet rejects the pod.
 func (c *Coordinator) closeFailed(name string, ids []string) {
@@ -24,51 +84,13 @@ func (c *Coordinator) closeFailed(name string, ids []string) {
 	o.checkpoint = kubelet.Read(c.Kubelet.Checkpoint())
 	// after the end of the server, nobody is told
 	_ = c.decide(func(tx *transaction) error {
-		if open := tx.open; open != nil && (open.container.Lacks(name) || device.SameSet(open.devices[name], ids)) {
+		isNext := tx.open != nil && tx.resources[name] != nil && tx.open.container.Lacks(name)
+		if isNext || tx.open != nil && device.SameSet(tx.open.devices[name], ids) {
 			tx.endRejected(o.evidence(tx.state), isOut)
 			tx.endAdmission()
 		}
 		return nil
 	})
-}
-
-// Allocated records devices allocated by the kubelet. After ctx is done nothing is refused: the plugin has
-// passed the devices to the container. The error is ErrClosed if nothing was recorded.
-func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
-	defer c.store.changed.Fire()
-	o := observation{asked: c.now(), kubelet: c.Kubelet.Life()}
-	o.checkpoint = kubelet.Read(c.Kubelet.Checkpoint())
-	looking, cancel := context.WithTimeout(ctx, system.LookLimit) // for all reads together
-	defer cancel()
-	// a kubelet that hangs leaves half of the time for the request sources
-	first, cancelFirst := context.WithTimeout(looking, system.LookLimit/2)
-	defer cancelFirst()
-	double := c.reader.findConflict(first, c.current(), c.now(), name, ids, &o)
-	of := c.reader.readRecipient(looking, c.current(), c.now(), name, ids, &o)
-	err = c.decide(func(tx *transaction) error {
-		refusable := ctx.Err() == nil
-		tx.warnHung(o, "judge whose devices these are without the kubelet's checkpoint")
-		if double.said != "" && !refusable {
-			tx.error("a container has a device that it should have been refused: the coordinator was late",
-				"reason", double.full())
-		} else if double.said != "" {
-			if n := tx.open.allocated(); o.progress(tx.state) == progressOpen && n.Lacks(name) {
-				tx.release(n) // the refused container
-			}
-			asked := tx.isAsked(name, ids)
-			taken = tx.refuseGrant(grant{name: name, ids: ids, asked: asked}, RefusedDouble, double)
-			return nil
-		}
-		g := tx.takeDevices(o, name, ids, of)
-		if apart := findMisalignment(tx.books(), g, c.Alignment); apart.said != "" && refusable {
-			tx.release(g.container)
-			taken = tx.refuseGrant(g, RefusedAlignment, apart)
-			return nil
-		}
-		taken.Order, taken.Container = tx.acceptGrant(g), g.container.Likely()
-		return nil
-	})
-	return taken, err
 }
 
 // Announced is the announced devices of all plugins, and their PCI tree.
@@ -84,7 +106,6 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 	if err := c.Machine.Refresh(a); err != nil {
 		c.Log.Warn("PCI tree not read; using the last known tree", "error", err)
 	}
-	c.reader.inFlight.forgetResource(name)
 	err := c.decide(func(tx *transaction) (err error) {
 		tx.tree = c.Machine.Newest() // possibly newer than this announcement
 		tx.resources, err = tx.resources.Announce(name, kind, a)
@@ -120,8 +141,7 @@ func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
 	return Announced{s.tree, s.resources.All(), before}, changed
 }
 
-// maxOpen is the maximum time of an open Allocate. No plugin takes longer: the report was lost, with the
-// plugin or with a server.
+// maxOpen is the maximum time of an open Allocate. No plugin takes longer: it has died, or its report was lost.
 const maxOpen = time.Second
 
 // openAllocates are the open calls of the kubelet. PodResources List must not be called meanwhile: the
@@ -132,55 +152,29 @@ type openAllocates struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	since map[allocate]time.Time // by a device of each
-	// early holds the times of reports about other Allocates: after a pause a server can receive the report
-	// first.
-	early map[allocate]time.Time
+	since map[allocate]time.Time
 	ended system.Signal
 }
 
 // newOpenAllocates returns an empty set with a clock.
 func newOpenAllocates(now func() time.Time) *openAllocates {
-	return &openAllocates{now: now, since: map[allocate]time.Time{}, early: map[allocate]time.Time{}}
+	return &openAllocates{now: now, since: map[allocate]time.Time{}}
 }
 
-// addAllocate records an Allocate until the plugin reports the return.
+// addAllocate records an Allocate until its end.
 func (f *openAllocates) addAllocate(resource string, ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dropOld()
-	key := allocateOf(resource, ids)
-	if _, returned := f.early[key]; returned {
-		delete(f.early, key)
-		return
-	}
-	f.since[key] = f.now()
+	f.since[allocateOf(resource, ids)] = f.now()
 }
 
-// endAllocate records that an Allocate has returned; the Allocate may not have begun yet, and one that failed
-// may never begin.
-func (f *openAllocates) endAllocate(resource string, ids []string, failed bool) {
+// endAllocate records that an Allocate has returned.
+func (f *openAllocates) endAllocate(resource string, ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.dropOld()
-	key := allocateOf(resource, ids)
-	if _, began := f.since[key]; !began && !failed {
-		f.early[key] = f.now()
-	}
-	delete(f.since, key)
+	delete(f.since, allocateOf(resource, ids))
 	f.ended.Raise()
-}
-
-// forgetResource removes the Allocates of a resource: the plugin has just joined, and may have sent earlier
-// reports to another server.
-func (f *openAllocates) forgetResource(resource string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for d := range f.since {
-		if d.resource == resource {
-			delete(f.since, d)
-		}
-	}
 }
 
 // awaitNone waits for a short time until no Allocate is open. It reports whether none is open.
@@ -213,9 +207,7 @@ func (f *openAllocates) nextEnd() <-chan struct{} {
 
 // dropOld removes old entries. The mutex must be held.
 func (f *openAllocates) dropOld() {
-	old := func(_ allocate, noted time.Time) bool { return f.now().Sub(noted) > maxOpen }
-	maps.DeleteFunc(f.since, old)
-	maps.DeleteFunc(f.early, old)
+	maps.DeleteFunc(f.since, func(_ allocate, since time.Time) bool { return f.now().Sub(since) > maxOpen })
 }
 
 // allocate identifies an Allocate by the lowest of its devices.

@@ -182,7 +182,8 @@ func whyUnavailable(b *books, name string, a *asker, all []resourceHalf) string 
 // of the first; an admission that fails in between leaves its plan behind.
 const planTTL = 2 * time.Second
 
-// plan reserves devices for the halves of a request without a question so far.
+// plan is the answer to the latest question, with the devices reserved for the halves of the request without
+// a question so far.
 type plan struct {
 	devices   map[string][]string // by resource, in the order of the pairs
 	resource  string              // of the answered question

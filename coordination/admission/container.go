@@ -10,9 +10,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// recipient is a container in admission, with the devices allocated so far. A recipient is immutable.
+// recipient is a container in admission, with the devices allocated so far. A committed recipient is immutable.
 type recipient struct {
-	ID      int // unique among containers in admission; 0 before the first device
+	ID      int // unique among containers in admission; 0 before the first question or Allocate
 	Asker   *asker
 	Owner   *kubelet.Container // as shown by PodResources; nil if not shown
 	Pods    []kubelet.Pod      // candidates for the container's pod; nil if unknown

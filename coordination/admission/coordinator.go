@@ -169,19 +169,6 @@ func (c *Coordinator) Alive(ctx context.Context) error { return c.awaitUnlocked(
 // Close ends all decisions and records.
 func (c *Coordinator) Close() { c.locked(func() { c.closed = true }) }
 
-// Begin records an Allocate in progress, until its plugin reports the end.
-func (c *Coordinator) Begin(resource string, ids []string) {
-	c.reader.inFlight.addAllocate(resource, ids)
-}
-
-// Returned records the end of an Allocate: the kubelet is about to receive the answer, or an error.
-func (c *Coordinator) Returned(resource string, ids []string, failed bool) {
-	if failed {
-		c.closeFailed(resource, ids)
-	}
-	c.reader.inFlight.endAllocate(resource, ids, failed)
-}
-
 // decide decides, commits and reports. After an error, nothing has changed.
 func (c *Coordinator) decide(work func(*transaction) error) error {
 	tx, err := c.commit(work)

@@ -19,7 +19,7 @@ type evidence struct {
 	Recorded  kubelet.Reading[kubelet.Checkpoint]
 	Newest    *recipient // of the latest Allocate; nil if no container can be in admission
 	Progress  progress   // of Newest
-	// the question came so soon after the latest Allocate as to be the same container's
+	// the call came so soon after the latest call as to be the same container's
 	Recent  bool
 	Late    bool                           // a long time has passed since the latest call
 	View    kubelet.Reading[kubelet.View]  // of PodResources

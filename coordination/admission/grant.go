@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -55,16 +56,16 @@ func (g grant) reason() string {
 	return g.plan.choice.Reason
 }
 
-// takeDevices records an Allocate for its most likely container, which becomes the open one. Before is the
-// fate of the container of the open admission.
-func (tx *transaction) takeDevices(o observation, name string, ids []string, before fate) grant {
+// takeDevices records an Allocate for its most likely container, which becomes the open one.
+func (tx *transaction) takeDevices(a allocated) grant {
+	o, name, ids := a.observation, a.name, a.ids
 	e := o.evidence(tx.state)
 	if o.answer.IsKnown() {
 		found := holders.Look(o.sources(tx.state, nil))
 		e.Holders, tx.known = found.Holders, found.Known
 	}
 	if !tx.open.proves(name, ids, o.asked) {
-		tx.endRejected(e, before)
+		tx.endRejected(e, a.fateOf(tx.open))
 	}
 	g := grant{name: name, ids: ids, progress: e.Progress}
 	tx.fulfilPlan(name, ids)
@@ -144,20 +145,47 @@ const (
 	isOut                // all are gone
 )
 
-// readRecipient adds requests of the node's pods to an observation of an Allocate, unless the open admission
-// proves the recipient. Otherwise the kubelet may have rejected the container of the open admission, and the
-// result is the fate of its pod. PodResources List is never read here.
-func (r *reader) readRecipient(
-	ctx context.Context, s *state, now time.Time, name string, ids []string, o *observation,
-) fate {
+// allocated is the input of a decision about an Allocate.
+type allocated struct {
+	observation
+	name   string
+	ids    []string
+	double refusal // a different pod holds a device
+
+	open *openAdmission // at the time of the read
+	fate fate           // of its pod
+}
+
+// fateOf returns the fate of the pod of an open admission. Of a later admission nothing is known.
+func (a allocated) fateOf(open *openAdmission) fate {
+	if open == nil || a.open == nil || open.container.ID != a.open.container.ID {
+		return lives
+	}
+	return a.fate
+}
+
+// readAllocate reads the input of a decision about an Allocate. The requests of the node's pods are read
+// unless the open admission proves the recipient. Without requests the kubelet may have rejected the
+// container of the open admission: the fate of its pod is read. PodResources List is never read here.
+func (r *reader) readAllocate(
+	ctx context.Context, s *state, now time.Time, name string, ids []string,
+) allocated {
+	a := allocated{name: name, ids: ids, open: s.open}
+	a.asked, a.kubelet, a.checkpoint = now, r.Kubelet.Life(), kubelet.Read(r.Kubelet.Checkpoint())
+	ctx, cancel := context.WithTimeout(ctx, system.LookLimit) // for all reads together
+	defer cancel()
+	// a kubelet that hangs leaves half of the time for the request sources
+	first, cancelFirst := context.WithTimeout(ctx, system.LookLimit/2)
+	defer cancelFirst()
+	a.double = r.findConflict(first, s, now, name, ids, &a.observation)
 	if s.open.proves(name, ids, now) {
-		return lives
+		return a
 	}
-	o.answer = kubelet.Read(r.Pods.Pods(ctx))
-	if o.answer.IsKnown() || s.open == nil {
-		return lives
+	a.answer = kubelet.Read(r.Pods.Pods(ctx))
+	if !a.answer.IsKnown() && s.open != nil {
+		a.fate = r.readFate(ctx, s.open.container.Pods)
 	}
-	return r.readFate(ctx, s.open.container.Pods)
+	return a
 }
 
 // readFate returns the fate of a pod with several candidates.

@@ -118,6 +118,38 @@ func TestLateRefusalIsNone(t *testing.T) {
 	}
 }
 
+// A refusal that is decided in time, and that the plugin does not wait for any more, is none either.
+func TestRefusalThatComesLateIsNone(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	first := a.add("first")
+	if !a.admit(first, "worker", wish{1, 1}) {
+		t.Fatal("not admitted")
+	}
+	taken := a.pods[first]["worker"][vfs]
+	ctx, cancel := context.WithCancel(t.Context())
+	a.coordinator.Observer = refusedObserver{newTallied(), cancel}
+	answer, err := a.coordinator.Allocated(ctx, vfs, taken)
+	if answer.Refusal != "" || len(answer.Order) != 1 || err != nil || ctx.Err() == nil {
+		t.Errorf("answer %+v, %v, %v", answer, err, ctx.Err())
+	}
+	if held := a.coordinator.holderOf(vfs, taken[0]); held == "team/first/worker" {
+		t.Error("the coordinator does not know that the kubelet has given the device out again")
+	}
+}
+
+// refusedObserver calls a function after each refusal.
+type refusedObserver struct {
+	*tallied
+	refused func()
+}
+
+func (r refusedObserver) Allocated(v Verdict) {
+	if v.Refusal != "" {
+		r.refused()
+	}
+}
+
 // A question that nobody waits for any longer plans nothing, although nothing else has happened meanwhile.
 func TestGivenUpQuestionChangesNothing(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 
 // pairAllGPUs pairs all GPUs of the node with the VFs of a container: its own or most likely GPUs by
 // placement, and each further GPU with the nearest VF, so that any GPU of the container has a VF. The VFs of
-// an unannounced resource are unknown, and serve returns nil.
+// an unannounced resource are unknown, and pairAllGPUs returns nil.
 func pairAllGPUs(b *books, name string, ids []string, gpus placement.Half) []pairs.Served {
 	vfs := device.All(b.resources[name].Select(ids))
 	if len(vfs.Held) == 0 {
@@ -139,7 +139,8 @@ func (c *Coordinator) StayTidy(ctx context.Context) error {
 	}
 }
 
-// tidyPairs removes the pairs files of ended containers.
+// tidyPairs writes lost pairs files of containers anew, and removes those of ended ones. An announcement does
+// so before the plugin reports its devices to the kubelet, which after a boot then starts the containers.
 func (c *Coordinator) tidyPairs() {
 	recorded, err := c.Kubelet.Checkpoint() // before the containers: theirs is no older checkpoint
 	var containers []kubelet.Granted

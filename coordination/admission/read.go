@@ -25,8 +25,8 @@ type reader struct {
 	inFlight *openAllocates
 }
 
-// readQuestion reads the input of a decision about a question: all sources, request sources in parallel;
-// reading the kubelet's checkpoint takes negligible time. PodResources is read only if safe: not while
+// readQuestion reads the input of a decision about a question: the request sources beside the kubelet's
+// records. PodResources is read only if safe: not while
 // devices of this container may be in flight.
 func (r *reader) readQuestion(
 	ctx context.Context, before *state, asked time.Time, q *api.PreferRequest,
@@ -128,8 +128,7 @@ func (r *reader) readPods(
 		if i >= getBurst {
 			select {
 			case <-time.After(getPause):
-			case <-ctx.Done():
-				return kubelet.Read(all, nil), found
+			case <-ctx.Done(): // Get then fails
 			}
 		}
 		if view, err := r.Kubelet.Get(ctx, pod); err == nil {
@@ -234,7 +233,7 @@ func (o *observation) sources(before *state, q *api.PreferRequest) holders.Sourc
 // offer if they were free: healthy ones on the NUMA nodes of the offered devices.
 func withheldFrom(q *api.PreferRequest, r *device.Resource) (withheld []string) {
 	offered, nodes := map[string]bool{}, map[int]bool{}
-	for _, id := range slices.Concat(q.GetAvailable(), q.GetMustInclude()) {
+	for _, id := range slices.Concat(q.GetAvailable(), q.GetMustInclude(), q.GetVanished()) {
 		offered[id] = true
 		if node, known := r.Device(id).NUMA.Number(); known {
 			nodes[node] = true

@@ -32,10 +32,9 @@ type Announcement struct {
 	Devices  []*Device              `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
 	Links    []*Link                `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`     // between GPUs
 	Version  *Version               `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"` // of the plugin's protocol
-	// The devices of an Allocate call that the plugin has answered. A message with this field announces nothing and gets no
-	// response.
+	// The devices of an Allocate call that an older plugin, without Returned, has answered. A message with this field announces
+	// nothing and gets no response.
 	Returned []string `protobuf:"bytes,6,rep,name=returned,proto3" json:"returned,omitempty"`
-	Failed   bool     `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"` // the answer in returned is an error: the kubelet rejects the pod
 	// The rule for the choice among the replicas of shared devices, "distributed" or "packed"; empty for none.
 	Replicas string `protobuf:"bytes,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	// Why the devices are reported to the kubelet with or without NUMA nodes, one line for people; empty if nobody decided.
@@ -114,13 +113,6 @@ func (x *Announcement) GetReturned() []string {
 		return x.Returned
 	}
 	return nil
-}
-
-func (x *Announcement) GetFailed() bool {
-	if x != nil {
-		return x.Failed
-	}
-	return false
 }
 
 func (x *Announcement) GetReplicas() string {
@@ -442,6 +434,7 @@ type PreferRequest struct {
 	Available     []string               `protobuf:"bytes,2,rep,name=available,proto3" json:"available,omitempty"`
 	MustInclude   []string               `protobuf:"bytes,3,rep,name=must_include,json=mustInclude,proto3" json:"must_include,omitempty"`
 	Size          uint32                 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	Vanished      []string               `protobuf:"bytes,5,rep,name=vanished,proto3" json:"vanished,omitempty"` // devices that the kubelet offers too, and that no longer exist
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -502,6 +495,13 @@ func (x *PreferRequest) GetSize() uint32 {
 		return x.Size
 	}
 	return 0
+}
+
+func (x *PreferRequest) GetVanished() []string {
+	if x != nil {
+		return x.Vanished
+	}
+	return nil
 }
 
 type PreferResponse struct {
@@ -670,6 +670,102 @@ func (x *AllocatedResponse) GetContainer() *Owner {
 	return nil
 }
 
+type ReturnedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resource      string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Devices       []string               `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
+	Failed        bool                   `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"` // the kubelet gets an error, and rejects the pod
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReturnedRequest) Reset() {
+	*x = ReturnedRequest{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReturnedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReturnedRequest) ProtoMessage() {}
+
+func (x *ReturnedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReturnedRequest.ProtoReflect.Descriptor instead.
+func (*ReturnedRequest) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ReturnedRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ReturnedRequest) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *ReturnedRequest) GetFailed() bool {
+	if x != nil {
+		return x.Failed
+	}
+	return false
+}
+
+type ReturnedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReturnedResponse) Reset() {
+	*x = ReturnedResponse{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReturnedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReturnedResponse) ProtoMessage() {}
+
+func (x *ReturnedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReturnedResponse.ProtoReflect.Descriptor instead.
+func (*ReturnedResponse) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{10}
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -678,7 +774,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[9]
+	mi := &file_coordination_api_coordination_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +786,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[9]
+	mi := &file_coordination_api_coordination_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +799,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{9}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{11}
 }
 
 type StatusResponse struct {
@@ -723,7 +819,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[10]
+	mi := &file_coordination_api_coordination_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +831,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[10]
+	mi := &file_coordination_api_coordination_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +844,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{10}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StatusResponse) GetProtocol() uint32 {
@@ -827,7 +923,7 @@ type Alignment struct {
 
 func (x *Alignment) Reset() {
 	*x = Alignment{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[11]
+	mi := &file_coordination_api_coordination_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +935,7 @@ func (x *Alignment) String() string {
 func (*Alignment) ProtoMessage() {}
 
 func (x *Alignment) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[11]
+	mi := &file_coordination_api_coordination_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +948,7 @@ func (x *Alignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alignment.ProtoReflect.Descriptor instead.
 func (*Alignment) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{11}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Alignment) GetPolicy() string {
@@ -895,7 +991,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[12]
+	mi := &file_coordination_api_coordination_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1003,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[12]
+	mi := &file_coordination_api_coordination_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1016,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{12}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Peer) GetPid() int64 {
@@ -963,7 +1059,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[13]
+	mi := &file_coordination_api_coordination_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1071,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[13]
+	mi := &file_coordination_api_coordination_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1084,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{13}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Resource) GetName() string {
@@ -1035,7 +1131,7 @@ type DeviceStatus struct {
 
 func (x *DeviceStatus) Reset() {
 	*x = DeviceStatus{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[14]
+	mi := &file_coordination_api_coordination_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1143,7 @@ func (x *DeviceStatus) String() string {
 func (*DeviceStatus) ProtoMessage() {}
 
 func (x *DeviceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[14]
+	mi := &file_coordination_api_coordination_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1156,7 @@ func (x *DeviceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceStatus.ProtoReflect.Descriptor instead.
 func (*DeviceStatus) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{14}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeviceStatus) GetDevice() *Device {
@@ -1117,7 +1213,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[15]
+	mi := &file_coordination_api_coordination_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1225,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[15]
+	mi := &file_coordination_api_coordination_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1238,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{15}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Owner) GetNamespace() string {
@@ -1184,7 +1280,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[16]
+	mi := &file_coordination_api_coordination_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1292,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[16]
+	mi := &file_coordination_api_coordination_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1305,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{16}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Plan) GetDevices() map[string]*DeviceList {
@@ -1235,7 +1331,7 @@ type DeviceList struct {
 
 func (x *DeviceList) Reset() {
 	*x = DeviceList{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[17]
+	mi := &file_coordination_api_coordination_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1343,7 @@ func (x *DeviceList) String() string {
 func (*DeviceList) ProtoMessage() {}
 
 func (x *DeviceList) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[17]
+	mi := &file_coordination_api_coordination_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1356,7 @@ func (x *DeviceList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceList.ProtoReflect.Descriptor instead.
 func (*DeviceList) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{17}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeviceList) GetIds() []string {
@@ -1281,7 +1377,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[18]
+	mi := &file_coordination_api_coordination_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1389,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[18]
+	mi := &file_coordination_api_coordination_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1402,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{18}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExplainRequest) GetNamespace() string {
@@ -1339,7 +1435,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[19]
+	mi := &file_coordination_api_coordination_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1447,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[19]
+	mi := &file_coordination_api_coordination_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1460,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{19}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExplainResponse) GetDecisions() []*Decision {
@@ -1403,7 +1499,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[20]
+	mi := &file_coordination_api_coordination_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1511,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[20]
+	mi := &file_coordination_api_coordination_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1524,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{20}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Decision) GetTimeUnixNano() int64 {
@@ -1575,7 +1671,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[21]
+	mi := &file_coordination_api_coordination_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1683,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[21]
+	mi := &file_coordination_api_coordination_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1696,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{21}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Pair) GetGpu() string {
@@ -1639,7 +1735,7 @@ type Option struct {
 
 func (x *Option) Reset() {
 	*x = Option{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[22]
+	mi := &file_coordination_api_coordination_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1747,7 @@ func (x *Option) String() string {
 func (*Option) ProtoMessage() {}
 
 func (x *Option) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[22]
+	mi := &file_coordination_api_coordination_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1760,7 @@ func (x *Option) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Option.ProtoReflect.Descriptor instead.
 func (*Option) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{22}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Option) GetSwitch() string {
@@ -1723,7 +1819,7 @@ type PairRequest struct {
 
 func (x *PairRequest) Reset() {
 	*x = PairRequest{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[23]
+	mi := &file_coordination_api_coordination_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1831,7 @@ func (x *PairRequest) String() string {
 func (*PairRequest) ProtoMessage() {}
 
 func (x *PairRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[23]
+	mi := &file_coordination_api_coordination_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1844,7 @@ func (x *PairRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairRequest.ProtoReflect.Descriptor instead.
 func (*PairRequest) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{23}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PairRequest) GetResource() string {
@@ -1791,7 +1887,7 @@ type PairVF struct {
 
 func (x *PairVF) Reset() {
 	*x = PairVF{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[24]
+	mi := &file_coordination_api_coordination_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +1899,7 @@ func (x *PairVF) String() string {
 func (*PairVF) ProtoMessage() {}
 
 func (x *PairVF) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[24]
+	mi := &file_coordination_api_coordination_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +1912,7 @@ func (x *PairVF) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairVF.ProtoReflect.Descriptor instead.
 func (*PairVF) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{24}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PairVF) GetDevice() string {
@@ -1857,7 +1953,7 @@ type PairResponse struct {
 
 func (x *PairResponse) Reset() {
 	*x = PairResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[25]
+	mi := &file_coordination_api_coordination_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +1965,7 @@ func (x *PairResponse) String() string {
 func (*PairResponse) ProtoMessage() {}
 
 func (x *PairResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[25]
+	mi := &file_coordination_api_coordination_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +1978,7 @@ func (x *PairResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairResponse.ProtoReflect.Descriptor instead.
 func (*PairResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{25}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PairResponse) GetServed() []*Served {
@@ -1909,7 +2005,7 @@ type Served struct {
 
 func (x *Served) Reset() {
 	*x = Served{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[26]
+	mi := &file_coordination_api_coordination_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2017,7 @@ func (x *Served) String() string {
 func (*Served) ProtoMessage() {}
 
 func (x *Served) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[26]
+	mi := &file_coordination_api_coordination_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2030,7 @@ func (x *Served) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Served.ProtoReflect.Descriptor instead.
 func (*Served) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{26}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Served) GetGpu() string {
@@ -1955,17 +2051,16 @@ var File_coordination_api_coordination_proto protoreflect.FileDescriptor
 
 const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\n" +
-	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\xcd\x02\n" +
+	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\xbb\x02\n" +
 	"\fAnnouncement\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x128\n" +
 	"\adevices\x18\x03 \x03(\v2\x1e.tandem.coordination.v1.DeviceR\adevices\x122\n" +
 	"\x05links\x18\x04 \x03(\v2\x1c.tandem.coordination.v1.LinkR\x05links\x129\n" +
 	"\aversion\x18\x05 \x01(\v2\x1f.tandem.coordination.v1.VersionR\aversion\x12\x1a\n" +
-	"\breturned\x18\x06 \x03(\tR\breturned\x12\x16\n" +
-	"\x06failed\x18\a \x01(\bR\x06failed\x12\x1a\n" +
+	"\breturned\x18\x06 \x03(\tR\breturned\x12\x1a\n" +
 	"\breplicas\x18\b \x01(\tR\breplicas\x12\x14\n" +
-	"\x05hints\x18\t \x01(\tR\x05hints\"K\n" +
+	"\x05hints\x18\t \x01(\tR\x05hintsJ\x04\b\a\x10\b\"K\n" +
 	"\aVersion\x12\x14\n" +
 	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x14\n" +
@@ -1989,12 +2084,13 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x05count\x18\x05 \x01(\rR\x05count\";\n" +
 	"\aWelcome\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x14\n" +
-	"\x05minor\x18\x02 \x01(\rR\x05minor\"\x80\x01\n" +
+	"\x05minor\x18\x02 \x01(\rR\x05minor\"\x9c\x01\n" +
 	"\rPreferRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
 	"\tavailable\x18\x02 \x03(\tR\tavailable\x12!\n" +
 	"\fmust_include\x18\x03 \x03(\tR\vmustInclude\x12\x12\n" +
-	"\x04size\x18\x04 \x01(\rR\x04size\"B\n" +
+	"\x04size\x18\x04 \x01(\rR\x04size\x12\x1a\n" +
+	"\bvanished\x18\x05 \x03(\tR\bvanished\"B\n" +
 	"\x0ePreferResponse\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\tR\adevices\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"H\n" +
@@ -2004,7 +2100,12 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x11AllocatedResponse\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\tR\adevices\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\x12;\n" +
-	"\tcontainer\x18\x03 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\tcontainer\"\x0f\n" +
+	"\tcontainer\x18\x03 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\tcontainer\"_\n" +
+	"\x0fReturnedRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
+	"\adevices\x18\x02 \x03(\tR\adevices\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\bR\x06failed\"\x12\n" +
+	"\x10ReturnedResponse\"\x0f\n" +
 	"\rStatusRequest\"\xe5\x02\n" +
 	"\x0eStatusResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
@@ -2109,11 +2210,12 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\awritten\x18\x02 \x01(\bR\awritten\"2\n" +
 	"\x06Served\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x16\n" +
-	"\x06device\x18\x02 \x01(\tR\x06device2\xa4\x04\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device2\x83\x05\n" +
 	"\fCoordination\x12Q\n" +
 	"\x04Join\x12$.tandem.coordination.v1.Announcement\x1a\x1f.tandem.coordination.v1.Welcome(\x010\x01\x12W\n" +
 	"\x06Prefer\x12%.tandem.coordination.v1.PreferRequest\x1a&.tandem.coordination.v1.PreferResponse\x12`\n" +
-	"\tAllocated\x12(.tandem.coordination.v1.AllocatedRequest\x1a).tandem.coordination.v1.AllocatedResponse\x12Q\n" +
+	"\tAllocated\x12(.tandem.coordination.v1.AllocatedRequest\x1a).tandem.coordination.v1.AllocatedResponse\x12]\n" +
+	"\bReturned\x12'.tandem.coordination.v1.ReturnedRequest\x1a(.tandem.coordination.v1.ReturnedResponse\x12Q\n" +
 	"\x04Pair\x12#.tandem.coordination.v1.PairRequest\x1a$.tandem.coordination.v1.PairResponse\x12W\n" +
 	"\x06Status\x12%.tandem.coordination.v1.StatusRequest\x1a&.tandem.coordination.v1.StatusResponse\x12Z\n" +
 	"\aExplain\x12&.tandem.coordination.v1.ExplainRequest\x1a'.tandem.coordination.v1.ExplainResponseB/Z-github.com/tandem-k8s/tandem/coordination/apib\x06proto3"
@@ -2130,7 +2232,7 @@ func file_coordination_api_coordination_proto_rawDescGZIP() []byte {
 	return file_coordination_api_coordination_proto_rawDescData
 }
 
-var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_coordination_api_coordination_proto_goTypes = []any{
 	(*Announcement)(nil),      // 0: tandem.coordination.v1.Announcement
 	(*Version)(nil),           // 1: tandem.coordination.v1.Version
@@ -2141,65 +2243,69 @@ var file_coordination_api_coordination_proto_goTypes = []any{
 	(*PreferResponse)(nil),    // 6: tandem.coordination.v1.PreferResponse
 	(*AllocatedRequest)(nil),  // 7: tandem.coordination.v1.AllocatedRequest
 	(*AllocatedResponse)(nil), // 8: tandem.coordination.v1.AllocatedResponse
-	(*StatusRequest)(nil),     // 9: tandem.coordination.v1.StatusRequest
-	(*StatusResponse)(nil),    // 10: tandem.coordination.v1.StatusResponse
-	(*Alignment)(nil),         // 11: tandem.coordination.v1.Alignment
-	(*Peer)(nil),              // 12: tandem.coordination.v1.Peer
-	(*Resource)(nil),          // 13: tandem.coordination.v1.Resource
-	(*DeviceStatus)(nil),      // 14: tandem.coordination.v1.DeviceStatus
-	(*Owner)(nil),             // 15: tandem.coordination.v1.Owner
-	(*Plan)(nil),              // 16: tandem.coordination.v1.Plan
-	(*DeviceList)(nil),        // 17: tandem.coordination.v1.DeviceList
-	(*ExplainRequest)(nil),    // 18: tandem.coordination.v1.ExplainRequest
-	(*ExplainResponse)(nil),   // 19: tandem.coordination.v1.ExplainResponse
-	(*Decision)(nil),          // 20: tandem.coordination.v1.Decision
-	(*Pair)(nil),              // 21: tandem.coordination.v1.Pair
-	(*Option)(nil),            // 22: tandem.coordination.v1.Option
-	(*PairRequest)(nil),       // 23: tandem.coordination.v1.PairRequest
-	(*PairVF)(nil),            // 24: tandem.coordination.v1.PairVF
-	(*PairResponse)(nil),      // 25: tandem.coordination.v1.PairResponse
-	(*Served)(nil),            // 26: tandem.coordination.v1.Served
-	nil,                       // 27: tandem.coordination.v1.Plan.DevicesEntry
-	nil,                       // 28: tandem.coordination.v1.Decision.PlannedEntry
+	(*ReturnedRequest)(nil),   // 9: tandem.coordination.v1.ReturnedRequest
+	(*ReturnedResponse)(nil),  // 10: tandem.coordination.v1.ReturnedResponse
+	(*StatusRequest)(nil),     // 11: tandem.coordination.v1.StatusRequest
+	(*StatusResponse)(nil),    // 12: tandem.coordination.v1.StatusResponse
+	(*Alignment)(nil),         // 13: tandem.coordination.v1.Alignment
+	(*Peer)(nil),              // 14: tandem.coordination.v1.Peer
+	(*Resource)(nil),          // 15: tandem.coordination.v1.Resource
+	(*DeviceStatus)(nil),      // 16: tandem.coordination.v1.DeviceStatus
+	(*Owner)(nil),             // 17: tandem.coordination.v1.Owner
+	(*Plan)(nil),              // 18: tandem.coordination.v1.Plan
+	(*DeviceList)(nil),        // 19: tandem.coordination.v1.DeviceList
+	(*ExplainRequest)(nil),    // 20: tandem.coordination.v1.ExplainRequest
+	(*ExplainResponse)(nil),   // 21: tandem.coordination.v1.ExplainResponse
+	(*Decision)(nil),          // 22: tandem.coordination.v1.Decision
+	(*Pair)(nil),              // 23: tandem.coordination.v1.Pair
+	(*Option)(nil),            // 24: tandem.coordination.v1.Option
+	(*PairRequest)(nil),       // 25: tandem.coordination.v1.PairRequest
+	(*PairVF)(nil),            // 26: tandem.coordination.v1.PairVF
+	(*PairResponse)(nil),      // 27: tandem.coordination.v1.PairResponse
+	(*Served)(nil),            // 28: tandem.coordination.v1.Served
+	nil,                       // 29: tandem.coordination.v1.Plan.DevicesEntry
+	nil,                       // 30: tandem.coordination.v1.Decision.PlannedEntry
 }
 var file_coordination_api_coordination_proto_depIdxs = []int32{
 	2,  // 0: tandem.coordination.v1.Announcement.devices:type_name -> tandem.coordination.v1.Device
 	3,  // 1: tandem.coordination.v1.Announcement.links:type_name -> tandem.coordination.v1.Link
 	1,  // 2: tandem.coordination.v1.Announcement.version:type_name -> tandem.coordination.v1.Version
-	15, // 3: tandem.coordination.v1.AllocatedResponse.container:type_name -> tandem.coordination.v1.Owner
-	13, // 4: tandem.coordination.v1.StatusResponse.resources:type_name -> tandem.coordination.v1.Resource
-	16, // 5: tandem.coordination.v1.StatusResponse.plan:type_name -> tandem.coordination.v1.Plan
-	12, // 6: tandem.coordination.v1.StatusResponse.peers:type_name -> tandem.coordination.v1.Peer
-	11, // 7: tandem.coordination.v1.StatusResponse.alignment:type_name -> tandem.coordination.v1.Alignment
+	17, // 3: tandem.coordination.v1.AllocatedResponse.container:type_name -> tandem.coordination.v1.Owner
+	15, // 4: tandem.coordination.v1.StatusResponse.resources:type_name -> tandem.coordination.v1.Resource
+	18, // 5: tandem.coordination.v1.StatusResponse.plan:type_name -> tandem.coordination.v1.Plan
+	14, // 6: tandem.coordination.v1.StatusResponse.peers:type_name -> tandem.coordination.v1.Peer
+	13, // 7: tandem.coordination.v1.StatusResponse.alignment:type_name -> tandem.coordination.v1.Alignment
 	1,  // 8: tandem.coordination.v1.Peer.version:type_name -> tandem.coordination.v1.Version
-	14, // 9: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
+	16, // 9: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
 	2,  // 10: tandem.coordination.v1.DeviceStatus.device:type_name -> tandem.coordination.v1.Device
-	15, // 11: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
-	15, // 12: tandem.coordination.v1.DeviceStatus.ended:type_name -> tandem.coordination.v1.Owner
-	27, // 13: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
-	20, // 14: tandem.coordination.v1.ExplainResponse.decisions:type_name -> tandem.coordination.v1.Decision
-	15, // 15: tandem.coordination.v1.Decision.container:type_name -> tandem.coordination.v1.Owner
-	28, // 16: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
-	21, // 17: tandem.coordination.v1.Decision.pairs:type_name -> tandem.coordination.v1.Pair
-	22, // 18: tandem.coordination.v1.Decision.options:type_name -> tandem.coordination.v1.Option
-	24, // 19: tandem.coordination.v1.PairRequest.vfs:type_name -> tandem.coordination.v1.PairVF
-	26, // 20: tandem.coordination.v1.PairResponse.served:type_name -> tandem.coordination.v1.Served
-	17, // 21: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	17, // 22: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	17, // 11: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
+	17, // 12: tandem.coordination.v1.DeviceStatus.ended:type_name -> tandem.coordination.v1.Owner
+	29, // 13: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
+	22, // 14: tandem.coordination.v1.ExplainResponse.decisions:type_name -> tandem.coordination.v1.Decision
+	17, // 15: tandem.coordination.v1.Decision.container:type_name -> tandem.coordination.v1.Owner
+	30, // 16: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
+	23, // 17: tandem.coordination.v1.Decision.pairs:type_name -> tandem.coordination.v1.Pair
+	24, // 18: tandem.coordination.v1.Decision.options:type_name -> tandem.coordination.v1.Option
+	26, // 19: tandem.coordination.v1.PairRequest.vfs:type_name -> tandem.coordination.v1.PairVF
+	28, // 20: tandem.coordination.v1.PairResponse.served:type_name -> tandem.coordination.v1.Served
+	19, // 21: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	19, // 22: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
 	0,  // 23: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
 	5,  // 24: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
 	7,  // 25: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
-	23, // 26: tandem.coordination.v1.Coordination.Pair:input_type -> tandem.coordination.v1.PairRequest
-	9,  // 27: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
-	18, // 28: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
-	4,  // 29: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
-	6,  // 30: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
-	8,  // 31: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
-	25, // 32: tandem.coordination.v1.Coordination.Pair:output_type -> tandem.coordination.v1.PairResponse
-	10, // 33: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
-	19, // 34: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
-	29, // [29:35] is the sub-list for method output_type
-	23, // [23:29] is the sub-list for method input_type
+	9,  // 26: tandem.coordination.v1.Coordination.Returned:input_type -> tandem.coordination.v1.ReturnedRequest
+	25, // 27: tandem.coordination.v1.Coordination.Pair:input_type -> tandem.coordination.v1.PairRequest
+	11, // 28: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
+	20, // 29: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
+	4,  // 30: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
+	6,  // 31: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
+	8,  // 32: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
+	10, // 33: tandem.coordination.v1.Coordination.Returned:output_type -> tandem.coordination.v1.ReturnedResponse
+	27, // 34: tandem.coordination.v1.Coordination.Pair:output_type -> tandem.coordination.v1.PairResponse
+	12, // 35: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
+	21, // 36: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
+	30, // [30:37] is the sub-list for method output_type
+	23, // [23:30] is the sub-list for method input_type
 	23, // [23:23] is the sub-list for extension type_name
 	23, // [23:23] is the sub-list for extension extendee
 	0,  // [0:23] is the sub-list for field type_name
@@ -2217,7 +2323,7 @@ func file_coordination_api_coordination_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_api_coordination_proto_rawDesc), len(file_coordination_api_coordination_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,7 @@ const (
 	Coordination_Join_FullMethodName      = "/tandem.coordination.v1.Coordination/Join"
 	Coordination_Prefer_FullMethodName    = "/tandem.coordination.v1.Coordination/Prefer"
 	Coordination_Allocated_FullMethodName = "/tandem.coordination.v1.Coordination/Allocated"
+	Coordination_Returned_FullMethodName  = "/tandem.coordination.v1.Coordination/Returned"
 	Coordination_Pair_FullMethodName      = "/tandem.coordination.v1.Coordination/Pair"
 	Coordination_Status_FullMethodName    = "/tandem.coordination.v1.Coordination/Status"
 	Coordination_Explain_FullMethodName   = "/tandem.coordination.v1.Coordination/Explain"
@@ -47,7 +48,10 @@ type CoordinationClient interface {
 	Prefer(ctx context.Context, in *PreferRequest, opts ...grpc.CallOption) (*PreferResponse, error)
 	// Allocated reports the devices of an Allocate call. The server can refuse the allocation.
 	Allocated(ctx context.Context, in *AllocatedRequest, opts ...grpc.CallOption) (*AllocatedResponse, error)
-	// Pair returns the GPUs that the just allocated VFs serve.
+	// Returned reports the end of an Allocate call. The plugin waits for the response before it answers the kubelet, so that the
+	// report is about the container in admission.
+	Returned(ctx context.Context, in *ReturnedRequest, opts ...grpc.CallOption) (*ReturnedResponse, error)
+	// Pair returns the best of the just allocated VFs for each GPU of the node.
 	Pair(ctx context.Context, in *PairRequest, opts ...grpc.CallOption) (*PairResponse, error)
 	// Status returns the complete status of the node.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
@@ -91,6 +95,16 @@ func (c *coordinationClient) Allocated(ctx context.Context, in *AllocatedRequest
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AllocatedResponse)
 	err := c.cc.Invoke(ctx, Coordination_Allocated_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *coordinationClient) Returned(ctx context.Context, in *ReturnedRequest, opts ...grpc.CallOption) (*ReturnedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReturnedResponse)
+	err := c.cc.Invoke(ctx, Coordination_Returned_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +157,10 @@ type CoordinationServer interface {
 	Prefer(context.Context, *PreferRequest) (*PreferResponse, error)
 	// Allocated reports the devices of an Allocate call. The server can refuse the allocation.
 	Allocated(context.Context, *AllocatedRequest) (*AllocatedResponse, error)
-	// Pair returns the GPUs that the just allocated VFs serve.
+	// Returned reports the end of an Allocate call. The plugin waits for the response before it answers the kubelet, so that the
+	// report is about the container in admission.
+	Returned(context.Context, *ReturnedRequest) (*ReturnedResponse, error)
+	// Pair returns the best of the just allocated VFs for each GPU of the node.
 	Pair(context.Context, *PairRequest) (*PairResponse, error)
 	// Status returns the complete status of the node.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
@@ -168,6 +185,9 @@ func (UnimplementedCoordinationServer) Prefer(context.Context, *PreferRequest) (
 }
 func (UnimplementedCoordinationServer) Allocated(context.Context, *AllocatedRequest) (*AllocatedResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Allocated not implemented")
+}
+func (UnimplementedCoordinationServer) Returned(context.Context, *ReturnedRequest) (*ReturnedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Returned not implemented")
 }
 func (UnimplementedCoordinationServer) Pair(context.Context, *PairRequest) (*PairResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Pair not implemented")
@@ -242,6 +262,24 @@ func _Coordination_Allocated_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Coordination_Returned_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReturnedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinationServer).Returned(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordination_Returned_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinationServer).Returned(ctx, req.(*ReturnedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Coordination_Pair_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PairRequest)
 	if err := dec(in); err != nil {
@@ -310,6 +348,10 @@ var Coordination_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Allocated",
 			Handler:    _Coordination_Allocated_Handler,
+		},
+		{
+			MethodName: "Returned",
+			Handler:    _Coordination_Returned_Handler,
 		},
 		{
 			MethodName: "Pair",

@@ -54,7 +54,8 @@ func (d Devices) HasAny(other Devices) bool {
 	return false
 }
 
-// View is one answer of PodResources List: every active pod, including pods without devices.
+// View is one answer of PodResources List, every active pod, including pods without devices; or some pods by
+// Get.
 type View struct {
 	Pods       []Pod
 	Containers map[Container]Devices

@@ -28,6 +28,7 @@ type recorder struct {
 	published chan device.Announcement
 	awaited   atomic.Int32 // that it takes over what was published
 	available []string
+	vanished  []string
 	allocated [][]string
 	returned  [][]string
 	failed    [][]string
@@ -63,7 +64,7 @@ func (r *recorder) Prefer(_ context.Context, q *api.PreferRequest) ([]string, er
 }
 
 func (r *recorder) Alone(q *api.PreferRequest, _ error) []string {
-	r.available = q.GetAvailable()
+	r.available, r.vanished = q.GetAvailable(), q.GetVanished()
 	return r.available[:min(int(q.GetSize()), len(r.available))]
 }
 
@@ -77,7 +78,7 @@ func (r *recorder) Allocated(_ context.Context, ids []string) ([]string, slog.At
 	return order, r.to, nil
 }
 
-func (r *recorder) Returned(ids []string, failed bool) {
+func (r *recorder) Returned(_ context.Context, ids []string, failed bool) {
 	if failed {
 		r.failed = append(r.failed, ids)
 	} else {

@@ -70,6 +70,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -93,7 +94,7 @@ type member interface {
 	Prefer(ctx context.Context, q *api.PreferRequest) ([]string, error)
 	Alone(q *api.PreferRequest, cause error) []string
 	Allocated(ctx context.Context, ids []string) (order []string, to slog.Attr, err error)
-	Returned(ids []string, failed bool)
+	Returned(ctx context.Context, ids []string, failed bool)
 	Pair(ctx context.Context, vfs []pairs.VF, file string) (served []pairs.Served, written bool)
 }
 
@@ -219,6 +220,7 @@ func (p *Plugin) withoutVanished(q *api.PreferRequest, chosen []string) (left *a
 	}
 	return &api.PreferRequest{
 		Resource: q.GetResource(), Available: available, MustInclude: q.GetMustInclude(), Size: q.GetSize(),
+		Vanished: slices.Sorted(maps.Keys(vanished)),
 	}
 }
 
@@ -241,7 +243,7 @@ func (p *Plugin) findVanished(ids, mustInclude []string) map[string]bool {
 // kubelet an error means that the devices are free.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
 	failed := true // also by a panic
-	defer func() { p.member.Returned(ids, failed) }()
+	defer func() { p.member.Returned(ctx, ids, failed) }()
 	p.vfs.noteAllocate(p.name)
 	pool, _ := p.vfs.latestPool(p.name)
 	beside := pool.Beside(ids)

@@ -162,6 +162,9 @@ func TestPreferWithoutVanishedVFs(t *testing.T) {
 	if diff := cmp.Diff([]string{"0000:81:00.2", "0000:81:00.3", "0000:81:00.4"}, member.available); diff != "" {
 		t.Error(diff)
 	}
+	if diff := cmp.Diff([]string{"0000:81:00.1"}, member.vanished); diff != "" {
+		t.Errorf("told of vanished devices: %s", diff)
+	}
 }
 
 // If the VFs that are left are too few, the first choice stands: the coordinator cannot choose more.

@@ -250,7 +250,7 @@ func Named(what string, functions []topology.Address) string {
 	return text
 }
 
-// Together returns the number of pairs on one switch (PIX or PXB).
+// Together returns the number of pairs on one switch, or as near (see [topology.Level.Direct]).
 func Together(pairs []Pair) int {
 	n := 0
 	for _, p := range pairs {

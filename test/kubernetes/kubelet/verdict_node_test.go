@@ -118,9 +118,8 @@ func (n *judgedNode) plugin(resource string) node.Plugin {
 			return ids, err
 		},
 		Take: func(ctx context.Context, ids []string) error {
-			n.coordinator.Begin(resource, ids)
-			defer n.coordinator.Returned(resource, ids, false)
 			taken, err := n.coordinator.Allocated(ctx, resource, ids)
+			n.coordinator.Returned(resource, ids, taken.Refusal != "")
 			if err == nil && taken.Refusal != "" {
 				err = errors.New(taken.Refusal)
 			}
