@@ -13,7 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // twice is a node where the kubelet has two pods of one name in its checkpoint: the earlier one has ended,
@@ -262,10 +261,8 @@ func (a *admission) restarts(life func() string) {
 }
 
 // Without a request source List has just shown, at the question, that the holder under the name before has
-// ended. The kubelet writes its checkpoint only after the Allocate: a refusal would repeat for ever.
+// ended. The kubelet writes its checkpoint only after the Allocate: a refusal would repeat forever.
 func TestEndedUnderTheNameBefore(t *testing.T) {
-	known.Fault(t, "an Allocate reads no List, and forgets what the List of the question has proved",
-		"its pod has ended: refuse")
 	for _, again := range []bool{false, true} {
 		a, owner, held := heldBeforeRename(t)
 		a.source = ""

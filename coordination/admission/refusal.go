@@ -68,8 +68,8 @@ func (r *reader) findConflict(
 }
 
 // findElsewhere returns the refusal for allocated devices that a container has under another resource name,
-// by the kubelet's checkpoint and the node's pods as read now. The kubelet does not compare devices of two
-// names, so that no call of the kubelet proves the end of the holder.
+// by the kubelet's checkpoint and the node's pods as read now, and by the last List. The kubelet does not
+// compare devices of two names, so that no other call of the kubelet proves the end of the holder.
 func (r *reader) findElsewhere(
 	ctx context.Context, before *state, name string, ids []string, o *observation,
 ) refusal {

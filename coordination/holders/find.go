@@ -47,6 +47,7 @@ func Look(s Sources) (r Result) {
 	f.addRecorded(slices.Concat(containers, slices.DeleteFunc(lost, over.hasLeft)), over.gone)
 	f.addListed()
 	named.learnTold()
+	over.learnFreed(containers)
 	r.Allocates, r.Known = f.addAllocated(), named.learned
 	for _, h := range f.found {
 		if len(h.Devices) > 0 {
@@ -215,12 +216,33 @@ func (e *ended) isGone(h *Holder) bool {
 	if e.isComplete() || e.isTold(h.UID) {
 		return !e.isTold(h.UID) || e.comesBack(h)
 	}
-	if e.lacks(h.UID) || h.IsShownWithout(e.View) || e.isAbsent(h) || e.hasSuccessor(h) {
+	if e.wasFreed(h) || e.lacks(h.UID) || h.IsShownWithout(e.View) || e.isAbsent(h) || e.hasSuccessor(h) {
 		return true
 	}
 	return h.has(func(d device) bool {
 		return e.isFree(h, d) || e.isGivenAway(h, d) || e.showsElsewhere(h, d)
 	})
+}
+
+// wasFreed reports whether the kubelet has freed the devices of a recorded container at an earlier List, and
+// has not written its checkpoint since.
+func (e *ended) wasFreed(h *Holder) bool {
+	now := e.moment()
+	return now != (moment{}) && e.known[h.UID].freed == now && !e.alive[podKey(h)]
+}
+
+// learnFreed stores the pods whose devices the kubelet has freed at the List of this search.
+func (e *ended) learnFreed(containers []*Holder) {
+	now := e.moment()
+	if e.single != nil || e.Life != now.Life {
+		return
+	}
+	for _, h := range containers {
+		if known := e.learned[h.UID]; e.gone[podKey(h)] && !e.alive[podKey(h)] {
+			known.freed = now
+			e.learned[h.UID] = known
+		}
+	}
 }
 
 // comesBack reports whether the kubelet admits the pod of a recorded container again: a static pod whose

@@ -27,7 +27,9 @@
 //
 //   - the kubelet offers a device of the pod: the kubelet frees all devices of a pod at once;
 //   - another pod has a device of the pod;
-//   - List or the list of pods lacks the pod, and the same kubelet has listed the pod before (Known).
+//   - List or the list of pods lacks the pod, and the same kubelet has listed the pod before (Known);
+//   - a List has proved the end, and the same kubelet has written no checkpoint since: at a List the kubelet
+//     frees the devices of ended pods, and also a static pod that comes back gets others.
 package holders
 
 import (
@@ -70,6 +72,7 @@ type Known struct {
 	Admitted   bool     // the pod is newer than the last List, or that List did not show its name
 	Life       string   // of the kubelet of that List
 	Told       bool     // a request source has listed the pod
+	freed      moment   // when a List has proved the end of the pod; zero for never
 	After      string   `json:",omitempty"` // in files of earlier versions; unused
 }
 

@@ -413,7 +413,7 @@ func TestWrongNameIsCorrected(t *testing.T) {
 		},
 	}
 	want := holders.Known{Pod: kubelet.Pod{Name: "a"}, Told: true}
-	if diff := cmp.Diff(want, holders.Look(sources).Known["u1"]); diff != "" {
+	if diff := cmp.Diff(want, holders.Look(sources).Known["u1"], cmp.AllowUnexported(want)); diff != "" {
 		t.Errorf("known (-want +got):\n%s", diff)
 	}
 }
@@ -507,6 +507,53 @@ func TestKubeletStarts(t *testing.T) {
 			Before: first.Holders,
 		})
 		if diff := cmp.Diff(step.want, held(found.Holders)); diff != "" {
+			t.Errorf("%s: held (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// listOf is a List of a kubelet.
+func listOf(life string, containers map[string]string) kubelet.Reading[kubelet.View] {
+	v, _ := view(containers).Get()
+	v.Life = life
+	return read(v)
+}
+
+// A pod that List has proved to have ended is gone without a List too: until the kubelet writes its
+// checkpoint, another kubelet starts, or List shows the pod. A request source proves less: a static pod can
+// come back, and has its devices again if the kubelet has not freed them.
+func TestFreedAtList(t *testing.T) {
+	t.Parallel()
+	both := listOf("first", map[string]string{"a/c": gpus + " g1", "b/c": gpus + " g2"})
+	second := listOf("first", map[string]string{"b/c": gpus + " g2"})
+	without := living(true, map[string]string{"u2": "b"})
+	recorded := record(t, map[string]string{"u1/c": gpus + " g1", "u2/c": gpus + " g2"})
+	later := recorded
+	later.Identity.Modified++
+	same := holders.Sources{Recorded: read(recorded), Kubelet: "first"}
+	shown := same
+	shown.View = both
+	byList := holders.Sources{View: second}
+	left, all := []string{"g2: u2 b/c"}, []string{"g1: u1 a/c", "g2: u2 b/c"}
+	for name, c := range map[string]struct {
+		ends, then holders.Sources
+		want       []string
+	}{
+		"by List":              {byList, same, left},
+		"by List and a source": {holders.Sources{View: second, Pods: without}, same, left},
+		"by a source":          {holders.Sources{Pods: without}, same, all},
+		"by a source first":    {holders.Sources{View: both, Pods: without}, same, all},
+		"by Get":               {holders.Sources{View: second, Single: []kubelet.Pod{{Name: "a"}}}, same, all},
+		"List shows it":        {byList, shown, all},
+		"a checkpoint":         {byList, holders.Sources{Recorded: read(later), Kubelet: "first"}, all},
+		"another kubelet":      {byList, holders.Sources{Recorded: read(recorded), Kubelet: "second"}, all},
+		"an unknown kubelet":   {byList, holders.Sources{Recorded: read(recorded)}, all},
+	} {
+		c.ends.Recorded, c.ends.Kubelet, c.ends.Looked, c.ends.Life = read(recorded), "first", true, "first"
+		c.ends.Known = holders.Look(shown).Known
+		same.Known = holders.Look(c.ends).Known
+		c.then.Known = holders.Look(same).Known // nothing has changed
+		if diff := cmp.Diff(c.want, held(holders.Look(c.then).Holders)); diff != "" {
 			t.Errorf("%s: held (-want +got):\n%s", name, diff)
 		}
 	}

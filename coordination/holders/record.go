@@ -89,6 +89,20 @@ func (r *record) isInAdmission(h *Holder, named *podNames) bool {
 	return h.Open && !named.told.Started[h.UID] && !isOfEarlier
 }
 
+// moment is the time between two checkpoints of a kubelet; zero if unknown.
+type moment struct {
+	Recorded kubelet.Identity
+	Life     string
+}
+
+// moment returns the moment of the search.
+func (r *record) moment() (now moment) {
+	if r.kubelet != "" && r.checkpoint.Identity != (kubelet.Identity{}) {
+		now = moment{r.checkpoint.Identity, r.kubelet}
+	}
+	return now
+}
+
 // isShared reports whether the checkpoint has a device several times.
 func (r *record) isShared(d device) bool {
 	return len(r.checkpoint.Holders(d.resource, []string{d.id})) > 1
