@@ -221,7 +221,7 @@ func (o *observation) sources(before *state, q *api.PreferRequest) holders.Sourc
 	sources := holders.Sources{
 		View: o.view, Single: o.single, Pods: kubelet.Read(PodsOf(answer), err), Known: before.known,
 		Before: before.found, Unlisted: before.unlisted, Looked: before.listing.Read, Life: before.listing.Life,
-		Allocates: before.allocates, Kubelet: o.kubelet, Recorded: o.checkpoint,
+		Listed: before.listing.Containers, Allocates: before.allocates, Kubelet: o.kubelet, Recorded: o.checkpoint,
 	}
 	if r := before.resources[q.GetResource()]; r != nil {
 		sources.Question, sources.Withheld = q, withheldFrom(q, r)

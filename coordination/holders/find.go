@@ -23,7 +23,7 @@ func Look(s Sources) (r Result) {
 	recorded := newRecord(s)
 	isOf := func(h Holder) bool { return h.Life == s.Kubelet }
 	named := &podNames{
-		listing: listed, known: s.Known, looked: s.Looked, life: s.Life, kubelet: s.Kubelet,
+		listing: listed, known: s.Known, looked: s.Looked, listed: s.Listed, life: s.Life, kubelet: s.Kubelet,
 		single: s.Single, again: s.Kubelet != "" && slices.ContainsFunc(s.Before, isOf),
 		admitted: map[string]bool{}, learned: map[string]Known{},
 	}
@@ -264,8 +264,9 @@ func (e *ended) isWithheld(h *Holder) bool {
 }
 
 // isAbsent reports whether the kubelet no longer lists the pod of a recorded container. If the pod's name is
-// unknown, the container's name decides: List shows app containers of that name. Init containers, which List
-// does not show, seldom share a name with app containers.
+// unknown, the container's name decides: List shows app containers of that name, or did last time, which can
+// be at the container's own question. Init containers, which List does not show, seldom share a name with app
+// containers.
 func (e *ended) isAbsent(h *Holder) bool {
 	switch known := e.known[h.UID]; {
 	case e.unread != nil || e.pods[h.Pod]:

@@ -60,8 +60,9 @@ type Sources struct {
 	// Withheld are devices of its resource that the kubelet does not offer and would offer if they were free:
 	// for the kubelet their pods are alive, although the pods may have ended.
 	Withheld []string
-	Kubelet  string // identifies the running kubelet; "" if unknown
-	Ended    bool   // ended pods count as holders
+	Listed   map[kubelet.Container]kubelet.Devices // by the last List; nil if unknown
+	Kubelet  string                                // identifies the running kubelet; "" if unknown
+	Ended    bool                                  // ended pods count as holders
 }
 
 // Known is the name of a pod of the checkpoint, which has only UIDs.

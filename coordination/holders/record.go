@@ -167,16 +167,6 @@ func (l *listing) shows(d device) bool {
 	return shown
 }
 
-// isApp reports whether List shows a container of a name.
-func (l *listing) isApp(name string) bool {
-	for _, names := range l.apps {
-		if slices.Contains(names, name) {
-			return true
-		}
-	}
-	return false
-}
-
 // showsOwn reports whether List shows a recorded container with any of its devices.
 func (l *listing) showsOwn(h *Holder) bool {
 	return h.Pod != (kubelet.Pod{}) && h.Devices.HasAny(l.Containers[h.Container()])
@@ -210,8 +200,9 @@ type podNames struct {
 	again   bool             // the same kubelet ran at the last search
 	single  []kubelet.Pod    // the pods of a listing that is no List; nil for a List
 
-	admitted map[string]bool  // UIDs of pods named by an admission
-	learned  map[string]Known // for the next search
+	admitted map[string]bool                       // UIDs of pods named by an admission
+	learned  map[string]Known                      // for the next search
+	listed   map[kubelet.Container]kubelet.Devices // by the last List
 }
 
 // isComplete reports whether the told pods are all living pods.
@@ -258,6 +249,18 @@ func (n *podNames) isKnown(uid string) bool {
 // all pods of that time: any newer pod was admitted since.
 func (n *podNames) isSameKubelet() bool {
 	return n.unread == nil && n.single == nil && n.looked && n.life == n.Life
+}
+
+// isApp reports whether List shows a container of a name, or the List before did.
+func (n *podNames) isApp(name string) bool {
+	for _, containers := range []map[kubelet.Container]kubelet.Devices{n.Containers, n.listed} {
+		for c := range containers {
+			if c.Name == name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // assign sets the pods of recorded containers: by the request source, by an earlier search, by a container in
