@@ -7,100 +7,95 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// gpuResource is what tandem-gpu offers on any AMD node.
-const gpuResource = "amd.com/gpu"
-
-func read[T any](t *testing.T, file string) T {
+// readAll reads the manifests of a kind, each strictly.
+func readAll[T any](t *testing.T, pattern, kind string) (all []T) {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var object T
-	if err := yaml.Unmarshal(content, &object); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	return object
-}
-
-// config is the SR-IOV configuration of the base as tandem-rdma reads it.
-func config(t *testing.T) *pools.Config {
-	t.Helper()
-	configMap := read[struct{ Data map[string]string }](t, "base/config.yaml")
-	file := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(file, []byte(configMap.Data["config.json"]), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := pools.ReadConfig(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func TestConfigIsReadWithoutWarning(t *testing.T) {
-	if warnings := config(t).Warnings; len(warnings) > 0 {
-		t.Errorf("base/config.yaml: %q", warnings)
-	}
-}
-
-func TestExamplesAskForWhatIsOffered(t *testing.T) {
-	offered := append(extendedResources(t), gpuResource, "nvidia.com/gpu")
-	for _, r := range config(t).Resources {
-		offered = append(offered, r.Prefix+"/"+r.Name)
-	}
-	files, err := filepath.Glob("examples/*.yaml")
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no examples: %v", err)
+		t.Fatalf("no files %s: %v", pattern, err)
 	}
 	for _, file := range files {
-		job := read[struct {
-			Spec struct {
-				Template struct {
-					Spec struct {
-						Containers []struct {
-							Resources struct{ Limits map[string]any }
-						}
-					}
-				}
-			}
-		}](t, file)
-		containers := job.Spec.Template.Spec.Containers
-		if len(containers) == 0 {
-			t.Errorf("%s has no container", file)
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, container := range containers {
-			for name := range container.Resources.Limits {
-				if !slices.Contains(offered, name) {
-					t.Errorf("%s asks for %s; offered are %q", file, name, offered)
-				}
+		for document := range strings.SplitSeq(string(content), "\n---\n") {
+			var head struct{ Kind string }
+			if err := yaml.Unmarshal([]byte(document), &head); err != nil || head.Kind != kind {
+				continue
 			}
+			var object T
+			if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			all = append(all, object)
 		}
 	}
+	if len(all) == 0 {
+		t.Fatalf("no %s in %s", kind, pattern)
+	}
+	return all
 }
 
 // TestQualifyFindsNodes: the Job runs on the nodes of tandem-rdma, however these are labelled.
 func TestQualifyFindsNodes(t *testing.T) {
-	type workload struct {
-		Spec struct {
-			Template corev1.PodTemplateSpec `json:"template"`
-		} `json:"spec"`
+	job := readAll[batchv1.Job](t, "qualify/job.yaml", "Job")[0].Spec.Template.Spec
+	want := readAll[appsv1.DaemonSet](t, "base/daemonset-rdma.yaml", "DaemonSet")[0].Spec.Template.Spec.Affinity
+	if diff := cmp.Diff(want, job.Affinity); want == nil || diff != "" || len(job.NodeSelector) > 0 {
+		t.Errorf("the Job also wants %v, affinity (-tandem-rdma +Job):\n%s", job.NodeSelector, diff)
 	}
-	job, rdma := read[workload](t, "qualify/job.yaml"), read[workload](t, "base/daemonset-rdma.yaml")
-	want := rdma.Spec.Template.Spec.Affinity
-	if diff := cmp.Diff(want, job.Spec.Template.Spec.Affinity); want == nil || diff != "" {
-		t.Errorf("affinity (-tandem-rdma +Job):\n%s", diff)
+}
+
+// TestPoliciesPermitUnrelatedUpdates: a policy that validates updates by every user compares the object with
+// the old one. Otherwise it denies also the update that adds or removes a finalizer of an object from before
+// the policy, so that the object is never allocated nor deleted.
+func TestPoliciesPermitUnrelatedUpdates(t *testing.T) {
+	for name, pattern := range map[string]string{
+		"alignment": "alignment/*.yaml", "publish": "publish/*.yaml", "dra": "dra/*.yaml",
+		"chart": "../test/others/chart/testdata/*.golden.yaml",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, p := range readAll[admissionv1.ValidatingAdmissionPolicy](t, pattern, "ValidatingAdmissionPolicy") {
+				if updated := validatesEveryUpdate(p); updated != nil {
+					t.Errorf("%s validates every update of %v", p.Name, updated)
+				}
+			}
+		})
 	}
-	if selector := job.Spec.Template.Spec.NodeSelector; len(selector) > 0 {
-		t.Errorf("the Job also wants %v", selector)
+}
+
+// validatesEveryUpdate returns the resources whose updates by every user a policy validates, without regard
+// to the old object; none for a policy that does not.
+func validatesEveryUpdate(p admissionv1.ValidatingAdmissionPolicy) (resources []string) {
+	var expressions, conditions []string
+	for _, c := range p.Spec.MatchConditions {
+		conditions = append(conditions, c.Expression)
 	}
+	for _, v := range p.Spec.Variables {
+		expressions = append(expressions, v.Expression)
+	}
+	for _, v := range p.Spec.Validations {
+		expressions = append(expressions, v.Expression)
+	}
+	if strings.Contains(strings.Join(conditions, "\n"), "request.userInfo.username") ||
+		strings.Contains(strings.Join(slices.Concat(conditions, expressions), "\n"), "oldObject") {
+		return nil
+	}
+	for _, r := range p.Spec.MatchConstraints.ResourceRules {
+		if slices.Contains(r.Operations, admissionv1.Update) ||
+			slices.Contains(r.Operations, admissionv1.OperationAll) {
+			resources = append(resources, r.Resources...)
+		}
+	}
+	return resources
 }

@@ -8,16 +8,21 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"text/template"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/golden"
 )
+
+// gpuResource is what tandem-gpu offers on any AMD node.
+const gpuResource = "amd.com/gpu"
 
 // example is what the Jobs in examples differ in.
 type example struct {
@@ -39,27 +44,44 @@ func examples() []example {
 	return list
 }
 
-// TestImagesOfExamples: each names a registry. A name without one is that of an image on Docker Hub, which
-// is not the project's.
-func TestImagesOfExamples(t *testing.T) {
-	files, err := filepath.Glob("examples/*.yaml")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("examples %q: %v", files, err)
+// offered are the resources of the base and of the device classes.
+func offered(t *testing.T) []string {
+	t.Helper()
+	configMap := readAll[corev1.ConfigMap](t, "base/config.yaml", "ConfigMap")[0]
+	file := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(file, []byte(configMap.Data["config.json"]), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	config, err := pools.ReadConfig(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{gpuResource, "nvidia.com/gpu"}
+	for _, r := range config.Resources {
+		names = append(names, r.Prefix+"/"+r.Name)
+	}
+	for _, class := range readAll[resourceapi.DeviceClass](t, "dra/deviceclasses.yaml", "DeviceClass") {
+		if class.Spec.ExtendedResourceName != nil {
+			names = append(names, *class.Spec.ExtendedResourceName)
 		}
-		images := regexp.MustCompile(`(?m)^ +image: (\S+)`).FindAllStringSubmatch(string(content), -1)
-		if len(images) == 0 {
-			t.Errorf("%s has no image", file)
-		}
-		for _, image := range images {
-			// the released image, of which TestOneVersion checks the tag, and an image of the user's
-			if !strings.HasPrefix(image[1], "ghcr.io/tandem-k8s/tandem:") &&
-				image[1] != "registry.example/perftest:v1" {
-				t.Errorf("%s has the image %s", file, image[1])
+	}
+	return names
+}
+
+// TestExamplesAskForWhatIsOffered: containers of examples ask for offered resources, and each image names a
+// registry: the released image, of which TestOneVersion checks the tag, or an image of the user's. A name
+// without a registry is that of an image on Docker Hub, which is not the project's.
+func TestExamplesAskForWhatIsOffered(t *testing.T) {
+	names := offered(t)
+	for _, job := range readAll[batchv1.Job](t, "examples/*.yaml", "Job") {
+		for _, c := range slices.Concat(job.Spec.Template.Spec.InitContainers, job.Spec.Template.Spec.Containers) {
+			if !strings.HasPrefix(c.Image, "ghcr.io/tandem-k8s/tandem:") && c.Image != "registry.example/perftest:v1" {
+				t.Errorf("%s has the image %s", job.Name, c.Image)
+			}
+			for name := range c.Resources.Limits {
+				if !slices.Contains(names, string(name)) {
+					t.Errorf("%s asks for %s; offered are %q", job.Name, name, names)
+				}
 			}
 		}
 	}
@@ -100,5 +122,41 @@ func TestTrafficExample(t *testing.T) {
 	apart := pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
 	if !maps.Equal(apart.LabelSelector.MatchLabels, pod.Labels) || *job.Spec.Completions != 2 {
 		t.Errorf("%+v of %d pods", apart, *job.Spec.Completions)
+	}
+}
+
+// TestClaimsOfExamples: the claims are of templates that there are, containers use them all, and what is
+// verified is as much as is asked for.
+func TestClaimsOfExamples(t *testing.T) {
+	counts := map[string]int64{}
+	for _, template := range readAll[resourceapi.ResourceClaimTemplate](t, "dra/claim-templates/*.yaml",
+		"ResourceClaimTemplate") {
+		for _, r := range template.Spec.Spec.Devices.Requests {
+			if r.Exactly != nil {
+				counts[template.Name] += r.Exactly.Count
+			}
+		}
+	}
+	for _, job := range readAll[batchv1.Job](t, "examples/dra-*.yaml", "Job") {
+		pod, asked := job.Spec.Template.Spec, int64(0)
+		container := pod.Containers[0]
+		for _, claim := range pod.ResourceClaims {
+			if claim.ResourceClaimTemplateName == nil || counts[*claim.ResourceClaimTemplateName] == 0 {
+				t.Errorf("%s: claim %s is of no template that there is", job.Name, claim.Name)
+				continue
+			}
+			asked += counts[*claim.ResourceClaimTemplateName]
+			if !slices.ContainsFunc(container.Resources.Claims,
+				func(used corev1.ResourceClaim) bool { return used.Name == claim.Name }) {
+				t.Errorf("%s: the container does not use claim %s", job.Name, claim.Name)
+			}
+		}
+		for _, quantity := range container.Resources.Limits {
+			asked += quantity.Value()
+		}
+		if want := fmt.Sprintf("tandem verify --gpus %d --vfs %[1]d\n", asked); asked == 0 ||
+			!strings.HasSuffix(container.Command[2], want) {
+			t.Errorf("%s asks for %d pairs and runs %s", job.Name, asked, container.Command[2])
+		}
 	}
 }

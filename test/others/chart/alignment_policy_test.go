@@ -37,17 +37,8 @@ func alignedPod(alignment, spec string) string {
 // TestAlignmentValues: the API server refuses a mistyped value when it is new.
 func TestAlignmentValues(t *testing.T) {
 	const typo, none = "set it to required or preferred", "-"
-	manifests := draManifests(t)
-	manifests["kustomize alignment"] = parse(t, kustomize(t, "../../../deployments/alignment"))
-	for name, values := range map[string]string{"default": "", "nfd": "publish: [nfd]"} {
-		rendered, err := render(t, values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		manifests[name] = parse(t, rendered)
-	}
-	for where, objects := range manifests {
-		policy := policyNamed(t, objects, "-alignment")
+	for _, values := range []string{"", ofDRA} {
+		policy := policyNamed(t, install(t, values), "-alignment")
 		for _, c := range []struct{ before, after, want string }{
 			{"", none, ""},
 			{"", "required", ""},
@@ -69,25 +60,18 @@ func TestAlignmentValues(t *testing.T) {
 			if c.before != "" {
 				w.operation, w.older = admission.Update, alignedPod(c.before, "")
 			}
-			expect(t, where, judge(t, policy, w), c.want, c.before+" -> "+c.after)
+			expect(t, judge(t, policy, w), c.want, c.before+" -> "+c.after)
 		}
 	}
 }
 
 // TestAnnotationKeys: the API server warns of a key of Tandem's that nothing reads, when the key is new.
 func TestAnnotationKeys(t *testing.T) {
-	manifests := draManifests(t)
-	manifests["kustomize alignment"] = parse(t, kustomize(t, "../../../deployments/alignment"))
-	rendered, err := render(t, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifests["default"] = parse(t, rendered)
 	pod := func(annotations string) string {
 		return "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: team" + annotations + "}, spec: {}}"
 	}
-	for where, objects := range manifests {
-		policy := policyBound(t, objects, "-alignment-keys", admissionv1.Warn)
+	for _, values := range []string{"", ofDRA} {
+		policy := policyBound(t, install(t, values), "-alignment-keys", admissionv1.Warn)
 		for _, c := range []struct{ before, after, want string }{
 			{"", "", ""},
 			{"", ", annotations: {}", ""},
@@ -104,7 +88,7 @@ func TestAnnotationKeys(t *testing.T) {
 			if c.before != "" {
 				w.operation, w.older = admission.Update, pod(c.before)
 			}
-			expect(t, where, judge(t, policy, w), c.want, c.before+" -> "+c.after)
+			expect(t, judge(t, policy, w), c.want, c.before+" -> "+c.after)
 		}
 	}
 }
@@ -122,11 +106,7 @@ func TestAlignmentNodes(t *testing.T) {
 	const enforced = "{matchExpressions: [{key: " + enforcedLabel + ", operator: In, values: ['true']}]}"
 	const zone = "{matchExpressions: [{key: zone, operator: In, values: [a]}]}"
 	const selects = "nodeSelector: {" + enforcedLabel + ": 'true'}"
-	rendered, err := render(t, "publish: [nfd]")
-	if err != nil {
-		t.Fatal(err)
-	}
-	policy := policyNamed(t, parse(t, rendered), "-alignment-nodes")
+	policy := policyNamed(t, install(t, "publish: [nfd]"), "-alignment-nodes")
 	for _, c := range []struct{ alignment, spec, want string }{
 		{"-", "", ""},
 		{"preferred", "", ""},
@@ -149,11 +129,11 @@ func TestAlignmentNodes(t *testing.T) {
 		{"required", "affinity: {podAntiAffinity: {}}", refused},
 	} {
 		pod := alignedPod(c.alignment, c.spec)
-		expect(t, "created", judge(t, policy, write{on("jane", ""), admission.Create, pod, ""}), c.want, pod)
+		expect(t, judge(t, policy, write{on("jane", ""), admission.Create, pod, ""}), c.want, pod)
 		w := write{on("jane", ""), admission.Update, pod, alignedPod("preferred", c.spec)}
-		expect(t, "annotated", judge(t, policy, w), c.want, pod)
+		expect(t, judge(t, policy, w), c.want, pod)
 		w.older = pod
-		expect(t, "unchanged", judge(t, policy, w), "", pod)
+		expect(t, judge(t, policy, w), "", pod)
 	}
 }
 
@@ -165,11 +145,7 @@ func isMutating(o object) bool {
 // TestAlignmentBindsPods: the API server adds the label to a pod that requires alignment and says nothing of
 // the label, which the other policy then lets pass.
 func TestAlignmentBindsPods(t *testing.T) {
-	rendered, err := render(t, "publish: [nfd]")
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects := parse(t, rendered)
+	objects := install(t, "publish: [nfd]")
 	var policy admissionv1.MutatingAdmissionPolicy
 	bound := false
 	for _, o := range objects {

@@ -99,76 +99,74 @@ func TestClassesSelect(t *testing.T) {
 		"bundle.tandem.dev": "bundle", "amd.com-gpu.tandem.dev": gpuOrPair, "nvidia.com-gpu.tandem.dev": gpuOrPair,
 		"tandem.dev-rdma-vf.tandem.dev": "vf",
 	}
-	for where, objects := range draManifests(t) {
-		got, all := map[string]map[string]bool{}, classes(t, objects)
-		for _, machine := range []string{"oci-mi300x-derived", "nv-h100-oci", "amd-mi300x-smc-thor2-cpx-derived"} {
-			for _, d := range slices.Concat(devices(t, machine, 8, true), devices(t, machine, 1, true),
-				devices(t, machine, 8, false)) {
-				for name, class := range all {
-					if selects(t, class.Spec.Selectors, "gpu.nvidia.com", resourceapi.Device{Name: d.Name}) {
-						t.Errorf("%s: %s takes what another driver publishes", where, name)
-					}
-					if !selects(t, class.Spec.Selectors, drapool.Driver, d) {
-						continue
-					}
-					if got[name] == nil {
-						got[name] = map[string]bool{}
-					}
-					got[name][*d.Attributes[drapool.AttributeType].StringValue] = true
-					resource := *d.Attributes[drapool.AttributeResource].StringValue
-					if offered := ptr.Deref(class.Spec.ExtendedResourceName, ""); strings.Count(name, ".") > 2 &&
-						resource != offered {
-						t.Errorf("%s: %s, for %s, takes %s of %s", where, name, offered, d.Name, resource)
-					}
+	objects := install(t, ofDRA)
+	got, all := map[string]map[string]bool{}, classes(t, objects)
+	for _, machine := range []string{"oci-mi300x-derived", "nv-h100-oci", "amd-mi300x-smc-thor2-cpx-derived"} {
+		for _, d := range slices.Concat(devices(t, machine, 8, true), devices(t, machine, 1, true),
+			devices(t, machine, 8, false)) {
+			for name, class := range all {
+				if selects(t, class.Spec.Selectors, "gpu.nvidia.com", resourceapi.Device{Name: d.Name}) {
+					t.Errorf("%s takes what another driver publishes", name)
+				}
+				if !selects(t, class.Spec.Selectors, drapool.Driver, d) {
+					continue
+				}
+				if got[name] == nil {
+					got[name] = map[string]bool{}
+				}
+				got[name][*d.Attributes[drapool.AttributeType].StringValue] = true
+				resource := *d.Attributes[drapool.AttributeResource].StringValue
+				if offered := ptr.Deref(class.Spec.ExtendedResourceName, ""); strings.Count(name, ".") > 2 &&
+					resource != offered {
+					t.Errorf("%s, for %s, takes %s of %s", name, offered, d.Name, resource)
 				}
 			}
 		}
-		for name, want := range types {
-			if list := strings.Join(slices.Sorted(maps.Keys(got[name])), " "); list != want {
-				t.Errorf("%s: %s takes %q, want %q", where, name, list, want)
-			}
+	}
+	for name, want := range types {
+		if list := strings.Join(slices.Sorted(maps.Keys(got[name])), " "); list != want {
+			t.Errorf("%s takes %q, want %q", name, list, want)
 		}
-		if len(all) != len(types) {
-			t.Errorf("%s: the classes are %q", where, slices.Sorted(maps.Keys(all)))
-		}
+	}
+	if len(all) != len(types) {
+		t.Errorf("the classes are %q", slices.Sorted(maps.Keys(all)))
 	}
 }
 
 // TestClassesCost: the scheduler remembers ten expressions; one more, and all are compiled anew for each pod.
 func TestClassesCost(t *testing.T) {
 	const most = 10
-	for where, objects := range draManifests(t) {
-		expressions, names := map[string]bool{}, map[string]string{}
-		add := func(selectors []resourceapi.DeviceSelector) {
-			for _, s := range selectors {
-				expressions[s.CEL.Expression] = true
+	objects := install(t, ofDRA)
+	expressions, names := map[string]bool{}, map[string]string{}
+	add := func(selectors []resourceapi.DeviceSelector) {
+		for _, s := range selectors {
+			expressions[s.CEL.Expression] = true
+		}
+	}
+	for name, class := range classes(t, objects) {
+		add(class.Spec.Selectors)
+		if resource := ptr.Deref(class.Spec.ExtendedResourceName, ""); resource != "" && names[resource] != "" {
+			t.Errorf("%s and %s are both for %s: the scheduler takes one of them", name,
+				names[resource], resource)
+		} else {
+			names[resource] = name
+		}
+	}
+	for _, template := range claimTemplates(t, objects) {
+		for _, r := range template.Spec.Spec.Devices.Requests {
+			if r.Exactly != nil {
+				add(r.Exactly.Selectors)
 			}
 		}
-		for name, class := range classes(t, objects) {
-			add(class.Spec.Selectors)
-			if resource := ptr.Deref(class.Spec.ExtendedResourceName, ""); resource != "" && names[resource] != "" {
-				t.Errorf("%s: %s and %s are both for %s: the scheduler takes one of them", where, name,
-					names[resource], resource)
-			} else {
-				names[resource] = name
-			}
-		}
-		for _, template := range claimTemplates(t, objects) {
-			for _, r := range template.Spec.Spec.Devices.Requests {
-				if r.Exactly != nil {
-					add(r.Exactly.Selectors)
-				}
-			}
-		}
-		if len(expressions) > most {
-			t.Errorf("%s: %d expressions: %q", where, len(expressions), slices.Sorted(maps.Keys(expressions)))
-		}
-		for _, resource := range []string{
-			drapool.PairResource, drapool.BundleResource, "amd.com/gpu", drapool.DefaultPool,
-		} {
-			if names[resource] == "" {
-				t.Errorf("%s: a pod that asks for %s gets nothing", where, resource)
-			}
+	}
+	if len(expressions) > most {
+		t.Errorf("%d expressions: %q", len(expressions), slices.Sorted(maps.Keys(expressions)))
+	}
+	for _, resource := range []string{
+		drapool.PairResource, drapool.BundleResource, "amd.com/gpu", drapool.DefaultPool,
+	} {
+		if names[resource] == "" {
+			t.Errorf("a pod that asks for %s gets nothing", resource)
 		}
 	}
 }
@@ -191,52 +189,51 @@ const cpuClass = "dra.cpu"
 // TestClaimTemplates: there is one for each size and shape, they ask for classes that there are and match
 // attributes that are published, and the policy lets them pass.
 func TestClaimTemplates(t *testing.T) {
-	for where, objects := range draManifests(t) {
-		all, known := claimTemplates(t, objects), classes(t, objects)
-		policy := policyNamed(t, objects, "dra-counts")
-		want := []string{"tandem-pairs-16"}
-		for _, n := range []int{1, 2, 4, 8} {
-			want = append(want, fmt.Sprintf("tandem-pairs-%d", n), fmt.Sprintf("tandem-bundles-%d", n))
-			if n < 8 {
-				want = append(want, fmt.Sprintf("tandem-pairs-%d-cpus", n))
+	objects := install(t, ofDRA)
+	all, known := claimTemplates(t, objects), classes(t, objects)
+	policy := policyNamed(t, objects, "dra-counts")
+	want := []string{"tandem-pairs-16"}
+	for _, n := range []int{1, 2, 4, 8} {
+		want = append(want, fmt.Sprintf("tandem-pairs-%d", n), fmt.Sprintf("tandem-bundles-%d", n))
+		if n < 8 {
+			want = append(want, fmt.Sprintf("tandem-pairs-%d-cpus", n))
+		}
+		if n > 1 {
+			for _, shape := range []string{"numa", "hive", "switches"} {
+				want = append(want, fmt.Sprintf("tandem-pairs-%d-%s", n, shape))
 			}
-			if n > 1 {
-				for _, shape := range []string{"numa", "hive", "switches"} {
-					want = append(want, fmt.Sprintf("tandem-pairs-%d-%s", n, shape))
+		}
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
+		t.Errorf("the templates are %q, want %q", got, want)
+	}
+	for name, template := range all {
+		asked := template.Spec.Spec.Devices
+		for _, r := range asked.Requests {
+			names := []string{}
+			if r.Exactly != nil {
+				names = append(names, r.Exactly.DeviceClassName)
+			}
+			for _, alternative := range r.FirstAvailable {
+				names = append(names, alternative.DeviceClassName)
+			}
+			for _, class := range names {
+				if _, ok := known[class]; !ok && class != cpuClass {
+					t.Errorf("%s asks for %s", name, class)
 				}
 			}
 		}
-		slices.Sort(want)
-		if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
-			t.Errorf("%s: the templates are %q, want %q", where, got, want)
-		}
-		for name, template := range all {
-			asked := template.Spec.Spec.Devices
-			for _, r := range asked.Requests {
-				names := []string{}
-				if r.Exactly != nil {
-					names = append(names, r.Exactly.DeviceClassName)
-				}
-				for _, alternative := range r.FirstAvailable {
-					names = append(names, alternative.DeviceClassName)
-				}
-				for _, class := range names {
-					if _, ok := known[class]; !ok && class != cpuClass {
-						t.Errorf("%s: %s asks for %s", where, name, class)
-					}
+		for _, c := range asked.Constraints {
+			attribute := string(*cmp.Or(c.MatchAttribute, c.DistinctAttribute))
+			own := resourceapi.QualifiedName(strings.TrimPrefix(attribute, drapool.Driver+"/"))
+			for _, d := range devices(t, "oci-mi300x-derived", 8, true) {
+				if _, ok := d.Attributes[own]; !ok && strings.HasPrefix(d.Name, "pair-") {
+					t.Errorf("%s: %s has no attribute %s", name, d.Name, own)
 				}
 			}
-			for _, c := range asked.Constraints {
-				attribute := string(*cmp.Or(c.MatchAttribute, c.DistinctAttribute))
-				own := resourceapi.QualifiedName(strings.TrimPrefix(attribute, drapool.Driver+"/"))
-				for _, d := range devices(t, "oci-mi300x-derived", 8, true) {
-					if _, ok := d.Attributes[own]; !ok && strings.HasPrefix(d.Name, "pair-") {
-						t.Errorf("%s: %s: %s has no attribute %s", where, name, d.Name, own)
-					}
-				}
-			}
-			w := write{on("jane", ""), admission.Create, text(objectNamed(objects, "ResourceClaimTemplate/"+name)), ""}
-			expect(t, where, judge(t, policy, w), "", name)
 		}
+		w := write{on("jane", ""), admission.Create, text(objectNamed(objects, "ResourceClaimTemplate/"+name)), ""}
+		expect(t, judge(t, policy, w), "", name)
 	}
 }

@@ -290,11 +290,7 @@ func TestNotes(t *testing.T) {
 				t.Errorf("%s: the notes have %q:\n%s", name, lacked, notes)
 			}
 		}
-		rendered, err := render(t, values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects := parse(t, rendered)
+		objects := install(t, values)
 		for _, set := range regexp.MustCompile(`daemonset/([\w-]+)`).FindAllStringSubmatch(notes, -1) {
 			if !slices.ContainsFunc(objects, func(o object) bool { return o.name() == "DaemonSet/"+set[1] }) {
 				t.Errorf("%s: the notes name a DaemonSet %s", name, set[1])

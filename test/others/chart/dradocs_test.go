@@ -28,7 +28,7 @@ func TestSnippetsOfDRA(t *testing.T) {
 	if len(snippets) < 4 {
 		t.Fatalf("%d snippets", len(snippets))
 	}
-	objects := draManifests(t)["kustomize"]
+	objects := install(t, ofDRA)
 	known, templates := classes(t, objects), claimTemplates(t, objects)
 	for _, s := range snippets {
 		var any map[string]any
@@ -65,7 +65,7 @@ func TestPageOfDRANamesAll(t *testing.T) {
 	for _, m := range regexp.MustCompile("`(tandem-[\\w-]+)`").FindAllStringSubmatch(page, -1) {
 		named[shape.ReplaceAllString(m[1], "-N$1")] = true
 	}
-	objects := draManifests(t)["kustomize"]
+	objects := install(t, ofDRA)
 	for name := range claimTemplates(t, objects) {
 		if !named[shape.ReplaceAllString(name, "-N$1")] {
 			t.Errorf("the page does not name %s", name)

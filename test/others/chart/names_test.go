@@ -15,11 +15,7 @@ import (
 func TestNameOverride(t *testing.T) {
 	for _, values := range []string{"intent: [kubelet]", "{mode: dra}"} {
 		names := func(values string) (all []string) {
-			rendered, err := render(t, values)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, o := range parse(t, rendered) {
+			for _, o := range install(t, values) {
 				all = append(all, o.name())
 				if spec, ok := o.at("spec", "template", "spec", "serviceAccountName").(string); ok {
 					all = append(all, "ServiceAccount/"+spec)

@@ -47,42 +47,41 @@ func TestOnlyItsOwnSlices(t *testing.T) {
 		return strings.Replace(mine, "{name: x}",
 			"{generateName: x-, ownerReferences: [{apiVersion: v1, kind: Node, uid: u, "+owner+"}]}", 1)
 	}
-	for where, objects := range draManifests(t) {
-		policy := policyNamed(t, objects, "tandem-dra-slices")
-		for _, c := range []struct {
-			write write
-			want  string
-		}{
-			{write{on(draAccount, "a"), admission.Create, mine, ""}, ""},
-			{write{on(draAccount, "a"), admission.Update, mine, mine}, ""},
-			{write{on(draAccount, "a"), admission.Delete, "", mine}, ""},
-			{write{on(draAccount, "a"), admission.Create, other, ""}, elsewhere},
-			{write{on(draAccount, "a"), admission.Update, mine, other}, elsewhere},
-			{write{on(draAccount, "a"), admission.Delete, "", other}, elsewhere},
-			{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "allNodes: true"), ""}, elsewhere},
-			{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "perDeviceNodeSelection: true, "+
-				"devices: [{name: d, nodeName: b}]"), ""}, elsewhere},
-			{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "nodeSelector: {nodeSelectorTerms: "+
-				"[{matchFields: [{key: metadata.name, operator: In, values: [a, b]}]}]}"), ""}, elsewhere},
-			{write{on(draAccount, "a"), admission.Update, other, mine}, elsewhere},
-			{write{on(draAccount, "a"), admission.Create, theirs, ""}, pool},
-			{write{on(draAccount, "a"), admission.Update, theirs, theirs}, pool},
-			{write{on(draAccount, "a"), admission.Update, theirs, mine}, pool},
-			{write{on(draAccount, "a"), admission.Delete, "", theirs}, ""}, // the fewer of them the better
-			{write{on(draAccount, "b"), admission.Delete, "", theirs}, elsewhere},
-			{write{on(draAccount, "a"), admission.Create, owned("name: a, controller: true"), ""}, ""},
-			{write{on(draAccount, "a"), admission.Create, owned("name: b, blockOwnerDeletion: true"), ""}, holds},
-			{write{on(draAccount, "a"), admission.Update, slice("tandem.dev", "nodeName: a"),
-				slice("gpu.nvidia.com", "nodeName: a")}, foreign},
-			{write{on(draAccount, "a"), admission.Create, slice("gpu.nvidia.com", "nodeName: a"), ""}, foreign},
-			{write{on(draAccount, "a"), admission.Delete, "", slice("gpu.nvidia.com", "nodeName: a")}, foreign},
-			{write{on(draAccount, ""), admission.Create, mine, ""}, noNode},
-			{write{on(draAccount, ""), admission.Create, slice("tandem.dev", "nodeName: ''"), ""}, noNode},
-			{write{on("system:node:b", ""), admission.Delete, "", mine}, ""},
-			{write{on("system:serviceaccount:kube-system:other", "b"), admission.Create, mine, ""}, ""},
-		} {
-			expect(t, where, judge(t, policy, c.write), c.want, fmt.Sprint(c.write))
-		}
+	objects := install(t, ofDRA)
+	policy := policyNamed(t, objects, "tandem-dra-slices")
+	for _, c := range []struct {
+		write write
+		want  string
+	}{
+		{write{on(draAccount, "a"), admission.Create, mine, ""}, ""},
+		{write{on(draAccount, "a"), admission.Update, mine, mine}, ""},
+		{write{on(draAccount, "a"), admission.Delete, "", mine}, ""},
+		{write{on(draAccount, "a"), admission.Create, other, ""}, elsewhere},
+		{write{on(draAccount, "a"), admission.Update, mine, other}, elsewhere},
+		{write{on(draAccount, "a"), admission.Delete, "", other}, elsewhere},
+		{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "allNodes: true"), ""}, elsewhere},
+		{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "perDeviceNodeSelection: true, "+
+			"devices: [{name: d, nodeName: b}]"), ""}, elsewhere},
+		{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "nodeSelector: {nodeSelectorTerms: "+
+			"[{matchFields: [{key: metadata.name, operator: In, values: [a, b]}]}]}"), ""}, elsewhere},
+		{write{on(draAccount, "a"), admission.Update, other, mine}, elsewhere},
+		{write{on(draAccount, "a"), admission.Create, theirs, ""}, pool},
+		{write{on(draAccount, "a"), admission.Update, theirs, theirs}, pool},
+		{write{on(draAccount, "a"), admission.Update, theirs, mine}, pool},
+		{write{on(draAccount, "a"), admission.Delete, "", theirs}, ""}, // the fewer of them the better
+		{write{on(draAccount, "b"), admission.Delete, "", theirs}, elsewhere},
+		{write{on(draAccount, "a"), admission.Create, owned("name: a, controller: true"), ""}, ""},
+		{write{on(draAccount, "a"), admission.Create, owned("name: b, blockOwnerDeletion: true"), ""}, holds},
+		{write{on(draAccount, "a"), admission.Update, slice("tandem.dev", "nodeName: a"),
+			slice("gpu.nvidia.com", "nodeName: a")}, foreign},
+		{write{on(draAccount, "a"), admission.Create, slice("gpu.nvidia.com", "nodeName: a"), ""}, foreign},
+		{write{on(draAccount, "a"), admission.Delete, "", slice("gpu.nvidia.com", "nodeName: a")}, foreign},
+		{write{on(draAccount, ""), admission.Create, mine, ""}, noNode},
+		{write{on(draAccount, ""), admission.Create, slice("tandem.dev", "nodeName: ''"), ""}, noNode},
+		{write{on("system:node:b", ""), admission.Delete, "", mine}, ""},
+		{write{on("system:serviceaccount:kube-system:other", "b"), admission.Create, mine, ""}, ""},
+	} {
+		expect(t, judge(t, policy, c.write), c.want, fmt.Sprint(c.write))
 	}
 }
 
@@ -102,40 +101,39 @@ func TestOnlyItsOwnDevicesOfAClaim(t *testing.T) {
 	const reserved = ", reservedFor: [{resource: pods, name: p, uid: u}]"
 	ours := ", devices: [{driver: tandem.dev, pool: a, device: d}]"
 	theirs := ", devices: [{driver: other.dev, pool: a, device: d}]"
-	for where, objects := range draManifests(t) {
-		policy := policyNamed(t, objects, "tandem-dra-claims")
-		for _, c := range []struct{ before, after, want string }{
-			{allocated + reserved, allocated + reserved + ours, ""},
-			{allocated + reserved + ours, allocated + reserved, ""},
-			{allocated + theirs, allocated + theirs, ""},
-			{allocated, "", "the scheduler allocates and reserves a claim"},
-			{"", allocated, "the scheduler allocates and reserves a claim"},
-			{allocated, allocated + reserved, "the scheduler allocates and reserves a claim"},
-			{allocated, allocated + theirs, refused},
-			{allocated + theirs, allocated, refused},
-			{allocated + theirs, allocated + strings.Replace(theirs, "device: d", "device: d, data: {a: b}", 1),
-				refused},
-			{allocated + ", devices: [" + nic + ", " + onB("") + "]",
-				allocated + ", devices: [" + onB("") + ", {driver: tandem.dev, pool: a, device: d}, " + nic + "]", ""},
-			{elsewhere + "]", elsewhere + onB(", networkData: {ips: [10.0.0.1/8]}") + "]", refused},
-			{elsewhere + onB("") + "]", elsewhere + onB(", networkData: {ips: [10.0.0.1/8]}") + "]", refused},
-			{elsewhere + onB("") + ", " + nic + "]", elsewhere + nic + "]", refused},
-			{elsewhere + nic + "]", elsewhere + "]", refused},
-		} {
-			w := write{on(draAccount, "a"), admission.Update, claim(c.after), claim(c.before)}
-			expect(t, where, judge(t, policy, w), c.want, c.before+" -> "+c.after)
-			w.user = on(draAccount, "")
-			expect(t, where, judge(t, policy, w), "names no node", "by a token of no pod: "+c.after)
-			w.user = on("system:kube-scheduler", "")
-			expect(t, where, judge(t, policy, w), "", "by the scheduler: "+c.after)
-		}
+	objects := install(t, ofDRA)
+	policy := policyNamed(t, objects, "tandem-dra-claims")
+	for _, c := range []struct{ before, after, want string }{
+		{allocated + reserved, allocated + reserved + ours, ""},
+		{allocated + reserved + ours, allocated + reserved, ""},
+		{allocated + theirs, allocated + theirs, ""},
+		{allocated, "", "the scheduler allocates and reserves a claim"},
+		{"", allocated, "the scheduler allocates and reserves a claim"},
+		{allocated, allocated + reserved, "the scheduler allocates and reserves a claim"},
+		{allocated, allocated + theirs, refused},
+		{allocated + theirs, allocated, refused},
+		{allocated + theirs, allocated + strings.Replace(theirs, "device: d", "device: d, data: {a: b}", 1),
+			refused},
+		{allocated + ", devices: [" + nic + ", " + onB("") + "]",
+			allocated + ", devices: [" + onB("") + ", {driver: tandem.dev, pool: a, device: d}, " + nic + "]", ""},
+		{elsewhere + "]", elsewhere + onB(", networkData: {ips: [10.0.0.1/8]}") + "]", refused},
+		{elsewhere + onB("") + "]", elsewhere + onB(", networkData: {ips: [10.0.0.1/8]}") + "]", refused},
+		{elsewhere + onB("") + ", " + nic + "]", elsewhere + nic + "]", refused},
+		{elsewhere + nic + "]", elsewhere + "]", refused},
+	} {
+		w := write{on(draAccount, "a"), admission.Update, claim(c.after), claim(c.before)}
+		expect(t, judge(t, policy, w), c.want, c.before+" -> "+c.after)
+		w.user = on(draAccount, "")
+		expect(t, judge(t, policy, w), "names no node", "by a token of no pod: "+c.after)
+		w.user = on("system:kube-scheduler", "")
+		expect(t, judge(t, policy, w), "", "by the scheduler: "+c.after)
 	}
 }
 
-func expect(t *testing.T, where string, reasons []string, want, what string) {
+func expect(t *testing.T, reasons []string, want, what string) {
 	t.Helper()
 	if want == "" && len(reasons) > 0 ||
 		want != "" && !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, want) }) {
-		t.Errorf("%s: %s: refused by %q, want %q", where, what, reasons, want)
+		t.Errorf("%s: refused by %q, want %q", what, reasons, want)
 	}
 }

@@ -53,11 +53,7 @@ func TestParity(t *testing.T) {
 	} {
 		t.Run(c.row, func(t *testing.T) {
 			t.Attr("parity", c.row)
-			rendered, err := render(t, c.values)
-			if err != nil {
-				t.Fatal(err)
-			}
-			daemonSet := text(objectNamed(parse(t, rendered), "DaemonSet/"+c.daemon))
+			daemonSet := text(objectNamed(install(t, c.values), "DaemonSet/"+c.daemon))
 			for _, part := range c.parts {
 				if !strings.Contains(daemonSet, part) {
 					t.Errorf("%q: %s lacks %s: %s", c.values, c.daemon, part, daemonSet)

@@ -93,11 +93,7 @@ func testPod(t *testing.T, values string) corev1.PodTemplateSpec {
 // podsOf are the pods of one workload of the chart.
 func podsOf(t *testing.T, values, name string) []corev1.PodTemplateSpec {
 	t.Helper()
-	rendered, err := render(t, values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return templates(t, parse(t, rendered), name)
+	return templates(t, install(t, values), name)
 }
 
 // exampleJobs are the pods of the Jobs that users start.

@@ -27,17 +27,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// draManifests are the manifests of mode dra: the chart's and those that kustomize builds.
-func draManifests(t *testing.T) map[string][]object {
-	t.Helper()
-	rendered, err := render(t, "{mode: dra, dra: {claimTemplates: {namespaces: [team]}}}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	built := kustomize(t, "../../../deployments/dra") + "---\n" +
-		kustomize(t, "../../../deployments/dra/claim-templates")
-	return map[string][]object{"chart": parse(t, rendered), "kustomize": parse(t, built)}
-}
+// ofDRA are the values of mode dra with templates for claims. TestKustomizations compares the objects with
+// those of deployments/dra.
+const ofDRA = "{mode: dra, dra: {claimTemplates: {namespaces: [team]}}}"
 
 // decode reads a manifest strictly as an object of Kubernetes.
 func decode[T any](t *testing.T, o object) T {

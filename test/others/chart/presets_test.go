@@ -69,11 +69,7 @@ func TestPresets(t *testing.T) {
 // warn of.
 func TestConfigurationsAreRead(t *testing.T) {
 	for name, values := range everyValues(t) {
-		rendered, err := render(t, values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range parse(t, rendered) {
+		for _, o := range install(t, values) {
 			data, _ := o["data"].(map[string]any)
 			if o.name() != "ConfigMap/tandem-rdma" {
 				data = nil
@@ -126,11 +122,7 @@ func TestPresetsTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rendered, err := render(t, text(values))
-		if err != nil {
-			t.Fatalf("%q: %v", presets, err)
-		}
-		set := objectNamed(parse(t, rendered), "DaemonSet/tandem-gpu")
+		set := objectNamed(install(t, text(values)), "DaemonSet/tandem-gpu")
 		return text(set.at("spec", "template", "spec", "nodeSelector")) +
 			text(set.at("spec", "template", "spec", "affinity"))
 	}

@@ -10,18 +10,6 @@ import (
 
 const account = "system:serviceaccount:kube-system:tandem"
 
-// publishManifests are the manifests with --publish: the chart's and those that kustomize builds.
-func publishManifests(t *testing.T) map[string][]object {
-	t.Helper()
-	rendered, err := render(t, "{publish: [tandem, nrt, nfd]}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return map[string][]object{
-		"chart": parse(t, rendered), "kustomize": parse(t, kustomize(t, "../../../deployments/publish")),
-	}
-}
-
 // TestOnlyItsOwnObjects: the token of a node's pod is good for the objects that describe that node, and for
 // labels of Tandem's own domains.
 func TestOnlyItsOwnObjects(t *testing.T) {
@@ -45,47 +33,46 @@ func TestOnlyItsOwnObjects(t *testing.T) {
 	}
 	const none = "features: {flags: {}, attributes: {}, instances: {}}, labels: {tandem.dev/switches: '8'}"
 	mine := feature("tandem-a", ofNode("a"), none)
-	for where, objects := range publishManifests(t) {
-		policy := policyNamed(t, objects, "publish")
-		for _, c := range []struct{ before, after, want string }{
-			{"", topology("name: a" + owner("")), ""},
-			{topology("name: a"), topology("name: a"), ""},
-			{"", topology("name: b"), elsewhere},
-			{topology("name: b"), topology("name: b"), elsewhere},
-			{"", topology("generateName: a, name: a7x9k"), elsewhere},
-			{"", topology("name: tandem-a"), elsewhere},
-			{"", topology("name: a" + owner(", blockOwnerDeletion: true")), holds},
-			{topology("name: a"), topology("name: a" + owner(", blockOwnerDeletion: true")), holds},
-			{"", zones("name: a" + owner("")), ""},
-			{zones("name: b"), zones("name: b"), elsewhere},
-			{"", zones("name: b"), elsewhere},
-			{"", zones("name: a" + owner(", blockOwnerDeletion: true")), holds},
-			{"", mine, ""},
-			{mine, mine, ""},
-			{feature("tandem-a", "", none), mine, ""}, // somebody has removed the label
-			{"", feature("tandem-b", ofNode("b"), none), elsewhere},
-			{"", feature("tandem-b", ofNode("a"), none), elsewhere},
-			{"", feature("tandem-a", ofNode("b"), none), elsewhere},
-			{"", feature("tandem-a", "", none), elsewhere},
-			{mine, feature("tandem-a", ofNode("b"), none), elsewhere},
-			// NFD calls that of a node as the node: this is the one of node tandem-a.
-			{feature("tandem-a", ofNode("tandem-a"), none), mine, elsewhere},
-			{"", feature("tandem-a", ofNode("a"), "labels: {node-role.kubernetes.io/control-plane: ''}"), foreign},
-			{mine, feature("tandem-a", ofNode("a"), "labels: {tandem.dev.example/x: ''}"), foreign},
-			{"", feature("tandem-a", ofNode("a"), "features: {flags: {kernel.x: {elements: {y: {}}}}}"), features},
-			{"", feature("tandem-a", ofNode("a"), "features: {attributes: {cpu.x: {elements: {y: z}}}}"), features},
-			{mine, feature("tandem-a", ofNode("a"), "features: {instances: {pci.device: {elements: []}}}"), features},
-			{"", feature("tandem-a", ofNode("a"), ""), ""},
-		} {
-			w := write{on(account, "a"), admission.Create, c.after, c.before}
-			if c.before != "" {
-				w.operation = admission.Update
-			}
-			expect(t, where, judge(t, policy, w), c.want, c.before+" -> "+c.after)
-			w.user = on(account, "")
-			expect(t, where, judge(t, policy, w), noNode, "by a token of no pod: "+c.after)
-			w.user = on("jane", "b")
-			expect(t, where, judge(t, policy, w), "", "by somebody else: "+c.after)
+	objects := install(t, "{publish: [tandem, nrt, nfd]}")
+	policy := policyNamed(t, objects, "publish")
+	for _, c := range []struct{ before, after, want string }{
+		{"", topology("name: a" + owner("")), ""},
+		{topology("name: a"), topology("name: a"), ""},
+		{"", topology("name: b"), elsewhere},
+		{topology("name: b"), topology("name: b"), elsewhere},
+		{"", topology("generateName: a, name: a7x9k"), elsewhere},
+		{"", topology("name: tandem-a"), elsewhere},
+		{"", topology("name: a" + owner(", blockOwnerDeletion: true")), holds},
+		{topology("name: a"), topology("name: a" + owner(", blockOwnerDeletion: true")), holds},
+		{"", zones("name: a" + owner("")), ""},
+		{zones("name: b"), zones("name: b"), elsewhere},
+		{"", zones("name: b"), elsewhere},
+		{"", zones("name: a" + owner(", blockOwnerDeletion: true")), holds},
+		{"", mine, ""},
+		{mine, mine, ""},
+		{feature("tandem-a", "", none), mine, ""}, // somebody has removed the label
+		{"", feature("tandem-b", ofNode("b"), none), elsewhere},
+		{"", feature("tandem-b", ofNode("a"), none), elsewhere},
+		{"", feature("tandem-a", ofNode("b"), none), elsewhere},
+		{"", feature("tandem-a", "", none), elsewhere},
+		{mine, feature("tandem-a", ofNode("b"), none), elsewhere},
+		// NFD calls that of a node as the node: this is the one of node tandem-a.
+		{feature("tandem-a", ofNode("tandem-a"), none), mine, elsewhere},
+		{"", feature("tandem-a", ofNode("a"), "labels: {node-role.kubernetes.io/control-plane: ''}"), foreign},
+		{mine, feature("tandem-a", ofNode("a"), "labels: {tandem.dev.example/x: ''}"), foreign},
+		{"", feature("tandem-a", ofNode("a"), "features: {flags: {kernel.x: {elements: {y: {}}}}}"), features},
+		{"", feature("tandem-a", ofNode("a"), "features: {attributes: {cpu.x: {elements: {y: z}}}}"), features},
+		{mine, feature("tandem-a", ofNode("a"), "features: {instances: {pci.device: {elements: []}}}"), features},
+		{"", feature("tandem-a", ofNode("a"), ""), ""},
+	} {
+		w := write{on(account, "a"), admission.Create, c.after, c.before}
+		if c.before != "" {
+			w.operation = admission.Update
 		}
+		expect(t, judge(t, policy, w), c.want, c.before+" -> "+c.after)
+		w.user = on(account, "")
+		expect(t, judge(t, policy, w), noNode, "by a token of no pod: "+c.after)
+		w.user = on("jane", "b")
+		expect(t, judge(t, policy, w), "", "by somebody else: "+c.after)
 	}
 }

@@ -52,7 +52,17 @@ func render(t *testing.T, values string) (string, error) {
 	return renderOn(t, helm.Newest, values)
 }
 
-// renderOn is the same for a cluster with a version of Kubernetes.
+// install returns the objects of a release with values in YAML.
+func install(t *testing.T, values string) []object {
+	t.Helper()
+	rendered, err := render(t, values)
+	if err != nil {
+		t.Fatalf("%s: %v", values, err)
+	}
+	return parse(t, rendered)
+}
+
+// renderOn is render for a cluster with a version of Kubernetes.
 func renderOn(t *testing.T, kubernetes, values string) (string, error) {
 	t.Helper()
 	c, files, err := helm.Files(chartDir, namespace, kubernetes, given(t, values))

@@ -92,11 +92,7 @@ func manifests(t *testing.T) map[string][]object {
 	t.Helper()
 	all := map[string][]object{}
 	for name, values := range everyValues(t) {
-		rendered, err := render(t, values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all["chart "+name] = parse(t, rendered)
+		all["chart "+name] = install(t, values)
 	}
 	for _, dir := range kustomizations {
 		all["kustomize "+dir] = parse(t, kustomize(t, "../../../"+dir))

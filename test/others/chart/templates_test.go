@@ -93,7 +93,7 @@ func allocate(
 // TestTemplatesAreAllocated: the scheduler finds what a template asks for, as the template says, on machines
 // that have it.
 func TestTemplatesAreAllocated(t *testing.T) {
-	objects := draManifests(t)["kustomize"]
+	objects := install(t, ofDRA)
 	known, all := classLister(classes(t, objects)), claimTemplates(t, objects)
 	numa := func(d resourceapi.Device) string {
 		return fmt.Sprint(*d.Attributes["resource.kubernetes.io/numaNode"].IntValue)
