@@ -80,7 +80,7 @@
 //   - admission.openAllocates: open Allocates; a second; the plugin's report; List is not read.
 //   - survey, for people: the holders; the holders; after surveyTTL, or a decision; the kubelet's records.
 //   - history, for people: decisions; history.Most; never; without influence on decisions.
-//   - coordinator.json: all of the above, of found and own Allocates 256 in all; 16 MiB; each change; read
+//   - coordinator.json: all of the above, 4,096 of found and 256 own Allocates; 16 MiB; each change; read
 //     once, at a start.
 //   - pairs files: containers' devices; the checkpoint; each Allocate, 10 minutes; the checkpoint: a file
 //     that two checkpoints in turn lack is removed, unless the container is in admission.

@@ -20,25 +20,26 @@ import (
 type asker struct {
 	Source    intent.Source
 	Pod       kubelet.Pod
-	UID       string // of the pod
-	Created   time.Time
-	Alignment intent.Alignment // "" if the pod sets none
+	UID       string           // of the pod
+	Alignment intent.Alignment `json:",omitempty"` // "" if the pod sets none
 	Name      string
-	Requests  map[string]int     // of announced resources
-	CPUs      int                // exclusive CPUs requested
-	Beside    []intent.Container // all containers of the pod
-	// the earlier containers of the pod, and whether each is an init container
-	Before     []string
-	BeforeInit []bool
+	Requests  map[string]int // of announced resources
 	// the request is certain; otherwise a container with a different request may be the asker
 	Exact bool
 	// the pods of all candidates, the container's own pod among them
 	Pods []kubelet.Pod
 	// alignments of the other candidates, without duplicates; "" if a pod sets none, or is unknown
-	Others []intent.Alignment
+	Others []intent.Alignment `json:"-"` // see savedAdmission
 
-	Chosen  []string // devices chosen by a scheduler
-	Remarks []string // unreadable annotations, for people
+	// for the question alone, and not saved
+	Created time.Time          `json:"-"`
+	CPUs    int                `json:"-"` // exclusive CPUs requested
+	Beside  []intent.Container `json:"-"` // all containers of the pod
+	// the earlier containers of the pod, and whether each is an init container
+	Before     []string `json:"-"`
+	BeforeInit []bool   `json:"-"`
+	Chosen     []string `json:"-"` // devices chosen by a scheduler
+	Remarks    []string `json:"-"` // unreadable annotations, for people
 }
 
 // newAsker returns the asker for a container, given by index in its pod.

@@ -159,7 +159,7 @@ func snapshot(t *testing.T, s *state) string {
 	t.Helper()
 	all := []any{
 		s.version, s.resources.Save(), s.allocates, s.found,
-		saveContainer(s.open.container), s.open.devices, s.open.files,
+		s.open.container, s.open.devices, s.open.files,
 	}
 	if s.open.plan != nil {
 		all = append(all, s.open.plan.devices, s.open.plan.promised)

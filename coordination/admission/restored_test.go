@@ -4,7 +4,6 @@ package admission
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -28,7 +27,7 @@ func TestRestoredPlanHasALifetime(t *testing.T) {
 	for left, valid := range map[time.Duration]bool{
 		-1: false, 0: false, 1: true, planTTL: true, planTTL + 1: false,
 	} {
-		saved := savedPlan{Container: &savedContainer{}, Expires: now.Add(left)}
+		saved := &savedAdmission{Plan: &savedPlan{Expires: now.Add(left)}}
 		if restored := saved.restore(now); (restored != nil) != valid {
 			t.Errorf("with %v left: %v", left, restored)
 		}
@@ -47,26 +46,18 @@ func TestTooManyAllocatesAreNotRestored(t *testing.T) {
 	}
 }
 
-// The version before sets a file with more Allocates aside: the holders of many containers are not all saved,
-// those whose records the kubelet has lost first.
+// A server remembers a limited number of holders between two questions.
 func TestSavedHoldersAreLimited(t *testing.T) {
 	t.Parallel()
-	c := emptyServer()
-	var found holders.Holders
-	for i := range maxAllocates + 2 {
-		id := fmt.Sprint(i)
-		found = append(found, holders.Holder{
-			UID: id, Name: "c", Devices: kubelet.Devices{gpus: {id}}, Lost: i > maxAllocates,
-		})
+	c, next := emptyServer(), emptyServer()
+	c.current().hold(make(holders.Holders, maxHolders+2))
+	saved := c.save()
+	if err := next.restore(saved, slog.New(slog.DiscardHandler)); err != nil || len(next.current().found) != maxHolders {
+		t.Errorf("%v, %d holders", err, len(next.current().found))
 	}
-	c.current().hold(found)
-	next := emptyServer()
-	if err := next.restore(c.save(), slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	restored := next.current().found
-	if len(restored) != maxAllocates || !restored[0].Lost || restored[0].UID != found[maxAllocates+1].UID {
-		t.Errorf("%d holders, the first %+v", len(restored), restored[0])
+	saved.Found = append(saved.Found, holders.Holder{})
+	if err := emptyServer().restore(saved, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a file with too many holders is not contradictory")
 	}
 }
 
@@ -87,19 +78,16 @@ func TestKnownPodsOfAVersionBefore(t *testing.T) {
 	}
 }
 
-// The next server knows the Allocates that the kubelet has not written down, and that the last container was
-// refused: the next question is not of that container.
-func TestRefusalOutlivesAServer(t *testing.T) {
+// An earlier version has holders as Allocates after no checkpoint.
+func TestHoldersOfAVersionBefore(t *testing.T) {
 	t.Parallel()
-	before, after := emptyServer(), emptyServer()
-	before.current().allocates = []holders.Allocate{{Resource: gpus, IDs: []string{"gpu"}}}
-	saved := before.save()
-	saved.Open = &savedContainer{Refused: true} // by an earlier version
-	if err := after.restore(saved, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	if s := after.current(); s.open != nil || len(s.allocates) != 1 {
-		t.Errorf("open: %+v, Allocates %v", s.open, s.allocates)
+	c := emptyServer()
+	err := c.restore(savedState{Allocates: []holders.Allocate{
+		{Resource: gpus, IDs: []string{"lost"}, Recorded: kubelet.Identity{Size: -1}},
+		{Resource: gpus, IDs: []string{"open"}, Recorded: kubelet.Identity{Size: 1}},
+	}}, slog.New(slog.DiscardHandler))
+	if all := c.current().allocates; err != nil || len(all) != 1 || all[0].IDs[0] != "open" {
+		t.Errorf("%v, %v", err, all)
 	}
 }
 

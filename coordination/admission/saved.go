@@ -18,45 +18,37 @@ import (
 )
 
 // savedState is the state for the next server: devices with their places, for a plugin that does not find a
-// device after a restart; Allocates missing in the kubelet's records; and decisions, for people.
+// device after a restart; holders; the open admission; and decisions, for people. Another server continues
+// with the same state: what is not saved is said at its field, and is unknown to the next server.
 type savedState struct {
 	Resources []device.SavedResource   `json:"resources"`
-	Allocates []holders.Allocate       `json:"allocates,omitempty"` // of the holders found last too
-	Open      *savedContainer          `json:"open,omitempty"`
-	Plan      *savedPlan               `json:"plan,omitempty"`
+	Allocates []holders.Allocate       `json:"allocates,omitempty"`
+	Found     holders.Holders          `json:"found,omitempty"`
+	Unlisted  holders.Holders          `json:"unlisted,omitempty"`
+	Admission *savedAdmission          `json:"admission,omitempty"`
 	Seen      savedListing             `json:"seen"`
 	Known     map[string]holders.Known `json:"known,omitempty"`
 	Decisions []history.Saved          `json:"decisions,omitempty"` // of living containers
 }
 
-// savedContainer is the container of the latest Allocate, valid while the kubelet's checkpoint is unchanged
-// since.
-type savedContainer struct {
-	Recorded kubelet.Identity   `json:"recorded"`
-	Source   intent.Source      `json:"source,omitempty"` // "" for none
-	UID      string             `json:"uid,omitempty"`
-	Owner    *kubelet.Container `json:"owner,omitempty"`
-	Exact    bool               `json:"exact,omitempty"`
-	Requests map[string]int     `json:"requests,omitempty"`
-	Align    intent.Alignment   `json:"alignment,omitempty"`
-	Others   []string           `json:"others,omitempty"` // alignments, "" for none
-	Pods     []kubelet.Pod      `json:"pods,omitempty"`
-	Devices  kubelet.Devices    `json:"devices"`
-	Newest   string             `json:"newest,omitempty"`
-	Looked   bool               `json:"looked,omitempty"`
-	Guessed  bool               `json:"guessed,omitempty"`
-	Shown    bool               `json:"shown,omitempty"`
-	Refused  bool               `json:"refused,omitempty"` // by an earlier version: the admission is not open
-	Files    []string           `json:"files,omitempty"`   // requested pairs files
-	VFs      []pairs.VF         `json:"vfs,omitempty"`     // content of the files
+// savedAdmission is the open admission, without the time of its latest call.
+type savedAdmission struct {
+	Container recipient        `json:"container"`
+	Others    []string         `json:"others,omitempty"` // of the asker: as alignments they could not be ""
+	Recorded  kubelet.Identity `json:"recorded"`
+	Plan      *savedPlan       `json:"plan,omitempty"`
+	Devices   kubelet.Devices  `json:"devices"`
+	Files     []string         `json:"files,omitempty"`
+	VFs       []pairs.VF       `json:"vfs,omitempty"`
 }
 
-// savedPlan is the plan for the container in admission.
+// savedPlan is the plan of the open admission, without its choice and its promise, which are for people.
 type savedPlan struct {
 	Devices   map[string][]string `json:"devices"`
-	Asked     string              `json:"asked"`
-	Container *savedContainer     `json:"container"`
-	Follows   bool                `json:"follows,omitempty"` // the container is Open
+	Resource  string              `json:"resource"`
+	Anew      bool                `json:"anew,omitempty"`
+	Predicted bool                `json:"predicted,omitempty"`
+	Chosen    bool                `json:"chosen,omitempty"`
 	Expires   time.Time           `json:"expires"`
 }
 
@@ -74,66 +66,44 @@ const maxPods = 64
 // save returns the state to be written.
 func (c *committedState) save() savedState {
 	s := c.current()
-	k := savedState{
-		Resources: s.resources.Save(), Open: saveContainer(s.open.allocated()), Known: s.known,
-		Seen: saveListing(s.listing),
-	}
-	all := slices.Concat(s.allocates, slices.Concat(s.found, s.unlisted).Save())
-	k.Allocates = all[:min(len(all), maxAllocates)] // a version before sets a file with more aside
-	if k.Open != nil {
-		k.Open.Recorded, k.Open.Files, k.Open.VFs = s.open.recorded, s.open.files, s.open.vfs
-	}
-	if p := s.open.live(c.now()); p != nil {
-		k.Plan = &savedPlan{p.devices, p.resource, saveContainer(s.open.container), k.Open != nil, p.expires}
-	}
 	var decisions []history.Decision
 	c.locked(func() { decisions = c.history.All() })
-	k.Decisions = history.Save(decisions)
+	return savedState{
+		Resources: s.resources.Save(), Allocates: s.allocates,
+		Found:     s.found[max(0, len(s.found)-maxHolders):],
+		Unlisted:  s.unlisted[max(0, len(s.unlisted)-maxHolders):],
+		Admission: saveAdmission(s.open, c.now()), Seen: saveListing(s.listing), Known: s.known,
+		Decisions: history.Save(decisions),
+	}
+}
+
+// saveAdmission returns the open admission for the file, nil without devices or a live plan.
+func saveAdmission(open *openAdmission, now time.Time) *savedAdmission {
+	p := open.live(now)
+	if p == nil && open.allocated() == nil {
+		return nil
+	}
+	k := &savedAdmission{
+		Container: *open.container, Recorded: open.recorded, Devices: open.devices, Files: open.files, VFs: open.vfs,
+	}
+	k.Container.Pods = k.Container.Pods[:min(len(k.Container.Pods), maxPods)]
+	if a := k.Container.Asker; a != nil {
+		trimmed := *a
+		trimmed.Pods = a.Pods[:min(len(a.Pods), maxPods)]
+		k.Container.Asker = &trimmed
+		for _, alignment := range a.Others {
+			k.Others = append(k.Others, string(alignment))
+		}
+	}
+	if p != nil {
+		k.Plan = &savedPlan{p.devices, p.resource, p.anew, p.predicted, p.chosen, p.expires}
+	}
 	return k
 }
 
 // saveListing returns a listing for the file.
 func saveListing(l listing) savedListing {
 	return savedListing{l.Read, l.Life, slices.Collect(maps.Keys(l.Pods)), l.Arrived}
-}
-
-// saveContainer returns a container for the file, nil for none.
-func saveContainer(c *recipient) *savedContainer {
-	if c == nil {
-		return nil
-	}
-	k := &savedContainer{
-		Owner: c.Owner, Devices: c.Devices, Newest: c.Newest, Pods: c.Pods[:min(len(c.Pods), maxPods)],
-		Looked: c.Looked, Guessed: c.Guessed, Shown: c.Shown,
-	}
-	if a := c.Asker; a != nil {
-		owner := a.Container()
-		k.Source, k.UID, k.Owner, k.Exact, k.Requests = a.Source, a.UID, &owner, a.Exact, a.Requests
-		k.Align = a.Alignment
-		for _, alignment := range a.Others {
-			k.Others = append(k.Others, string(alignment))
-		}
-	}
-	return k
-}
-
-// restore returns the saved container.
-func (k *savedContainer) restore() *recipient {
-	c := &recipient{
-		Pods: k.Pods, Devices: k.Devices, Newest: k.Newest, Looked: k.Looked, Guessed: k.Guessed, Shown: k.Shown,
-	}
-	if k.Source == "" || k.Owner == nil {
-		c.Owner = k.Owner
-		return c
-	}
-	c.Asker = &asker{
-		Source: k.Source, Pod: k.Owner.Pod, UID: k.UID, Name: k.Owner.Name, Requests: k.Requests,
-		Alignment: k.Align, Exact: k.Exact, Pods: k.Pods,
-	}
-	for _, alignment := range k.Others {
-		c.Asker.Others = append(c.Asker.Others, intent.Alignment(alignment))
-	}
-	return c
 }
 
 // restore adopts the saved state of an earlier server. Returns an error, without a change, for a
@@ -146,13 +116,20 @@ func (c *committedState) restore(k savedState, log *slog.Logger) error {
 	if n := len(k.Allocates); n > maxAllocates {
 		return fmt.Errorf("%d Allocates, more than %d", n, maxAllocates)
 	}
+	if n := max(len(k.Found), len(k.Unlisted)); n > maxHolders {
+		return fmt.Errorf("%d holders, more than %d", n, maxHolders)
+	}
 	next := c.current().clone()
 	next.resources = set
-	var found holders.Holders
-	found, next.allocates = holders.Restore(k.Allocates, k.Known)
-	next.hold(found)
-	next.open, next.ids = k.restoreOpen(c.now()), 1
-	next.known = k.Known
+	next.allocates = slices.DeleteFunc(k.Allocates, func(a holders.Allocate) bool {
+		return a.Recorded.Size < 0 // no Allocate: a holder, in the file of an earlier version
+	})
+	next.unlisted, next.known = k.Unlisted, k.Known
+	next.hold(k.Found)
+	next.open = k.Admission.restore(c.now())
+	if next.open != nil {
+		next.ids = next.open.container.ID
+	}
 	next.listing = k.Seen.restore()
 	c.state.Store(next)
 	if err := c.history.Restore(k.Decisions); err != nil {
@@ -170,38 +147,33 @@ func (k savedListing) restore() listing {
 	return listing
 }
 
-// restoreOpen returns the open admission, nil for none.
-func (k savedState) restoreOpen(now time.Time) *openAdmission {
-	var open *openAdmission
-	if k.Open != nil && !k.Open.Refused {
-		open = &openAdmission{
-			container: k.Open.restore(), recorded: k.Open.Recorded, files: k.Open.Files, vfs: k.Open.VFs,
-			devices: maps.Clone(k.Open.Devices),
+// restore returns the saved admission, nil for none. A plan is dropped if it has expired, or if its lifetime
+// exceeds planTTL: the clock was changed.
+func (k *savedAdmission) restore(now time.Time) *openAdmission {
+	if k == nil {
+		return nil
+	}
+	open := &openAdmission{
+		container: &k.Container, recorded: k.Recorded, devices: k.Devices, files: k.Files, vfs: k.VFs,
+	}
+	for _, alignment := range k.Others {
+		if a := open.container.Asker; a != nil {
+			a.Others = append(a.Others, intent.Alignment(alignment))
 		}
 	}
-	if p := k.Plan.restore(now); p != nil {
-		if open == nil || !k.Plan.Follows {
-			open = &openAdmission{container: &recipient{}, devices: kubelet.Devices{}}
-		}
-		devices := open.container.Devices
-		open.container, open.plan = k.Plan.Container.restore(), p
-		open.container.Devices = devices
+	if open.devices == nil {
+		open.devices = kubelet.Devices{}
 	}
-	if open != nil {
-		open.container.ID = 1
+	if p := k.Plan; p != nil && p.Expires.After(now) && p.Expires.Sub(now) <= planTTL {
+		open.plan = &plan{
+			devices: p.Devices, resource: p.Resource, anew: p.Anew, predicted: p.Predicted, chosen: p.Chosen,
+			expires: p.Expires,
+		}
+	}
+	if open.plan == nil && open.allocated() == nil {
+		return nil
 	}
 	return open
-}
-
-// restore returns the plan, nil if expired, or if its lifetime exceeds planTTL: the clock was changed.
-func (k *savedPlan) restore(now time.Time) *plan {
-	if k == nil || k.Container == nil {
-		return nil
-	}
-	if left := k.Expires.Sub(now); left <= 0 || left > planTTL {
-		return nil
-	}
-	return &plan{devices: k.Devices, resource: k.Asked, expires: k.Expires}
 }
 
 // restoreHolders reads the holders from the kubelet's checkpoint, for a starting server. What the kubelet has

@@ -16,10 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -136,33 +140,69 @@ func TestDecisionsNameThePod(t *testing.T) {
 	}
 }
 
-// A container that was only guessed to be the one stays so: it is not refused for what it may not be.
-func TestAGuessOutlivesAServer(t *testing.T) {
-	t.Parallel()
-	was := recipient{Guessed: true, Shown: true, Looked: true, Devices: kubelet.Devices{gpus: {"gpu"}}}
-	if got := saveContainer(&was).restore(); !got.Guessed || !got.Shown || !got.Looked {
-		t.Errorf("got %+v", got)
-	}
-}
-
-// TestAskerOutlivesAServer: the next server knows who asks as the one before, and what its pod requires.
-func TestAskerOutlivesAServer(t *testing.T) {
+// The next server has the state of the one before, but for a few fields. A new field is one of them, or is
+// saved.
+func TestNextServerHasTheState(t *testing.T) {
 	t.Parallel()
 	pod := kubelet.Pod{Namespace: "team", Name: "train"}
-	want := recipient{Pods: []kubelet.Pod{pod}, Asker: &asker{
-		Source: intent.PodsAPI, Pod: pod, UID: "uid", Name: "c", Alignment: intent.Required, Exact: true,
-		Requests: map[string]int{gpus: 2}, Others: []intent.Alignment{intent.Preferred}, Pods: []kubelet.Pod{pod},
+	owner := kubelet.Container{Pod: pod, Name: "c"}
+	devices, recorded := kubelet.Devices{gpus: {"gpu"}}, kubelet.Identity{Size: 1}
+	before, after := emptyServer(), emptyServer()
+	s := before.current()
+	s.ids = 7
+	s.allocates = []holders.Allocate{{
+		Resource: gpus, IDs: []string{"gpu"}, UID: "uid", Pod: pod, Name: "c", Anew: true, Recorded: recorded,
+		Life: "life",
 	}}
-	text, err := json.Marshal(saveContainer(&want))
+	s.known = map[string]holders.Known{"uid": {Pod: pod, Told: true}}
+	s.listing = listing{Read: true, Life: "life", Pods: map[kubelet.Pod]bool{pod: true}, Arrived: []kubelet.Pod{pod}}
+	holder := holders.Holder{
+		UID: "uid", Pod: pod, Name: "c", Devices: devices, Open: true, Init: true, Life: "life", Lost: true,
+	}
+	s.hold(holders.Holders{holder})
+	s.unlisted = holders.Holders{holder, holder}
+	s.open = &openAdmission{
+		container: &recipient{
+			ID: 7, Owner: &owner, Pods: []kubelet.Pod{pod}, Devices: devices, Newest: gpus, Inherits: devices,
+			Looked: true, Unasked: true, Guessed: true, Shown: true, Asker: &asker{
+				Source: intent.PodsAPI, Pod: pod, UID: "uid", Name: "c", Alignment: intent.Required, Exact: true,
+				Requests: map[string]int{gpus: 2}, Others: []intent.Alignment{intent.Preferred}, Pods: []kubelet.Pod{pod},
+			},
+		},
+		recorded: recorded, devices: devices, files: []string{"file"}, vfs: []pairs.VF{{ID: "vf", Resource: vfs}},
+		plan: &plan{
+			devices: devices, resource: vfs, anew: true, predicted: true, chosen: true,
+			expires: time.Now().Add(planTTL / 2).Round(0),
+		},
+	}
+	unsaved := "version tree resources at choice promised until Created CPUs Beside Before BeforeInit Chosen " +
+		"Remarks Containers"
+	for _, part := range []any{
+		*s, s.allocates[0], holder, *s.open, *s.open.container, *s.open.container.Asker, *s.open.plan, s.listing,
+	} {
+		v := reflect.ValueOf(part)
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			if saved := !slices.Contains(strings.Fields(unsaved), name); saved == v.Field(i).IsZero() {
+				t.Errorf("%T.%s: saved %t, and in this test: %t", part, name, saved, !v.Field(i).IsZero())
+			}
+		}
+	}
+	content, err := json.Marshal(before.save())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var saved savedContainer
-	if err := json.Unmarshal(text, &saved); err != nil {
+	var saved savedState
+	if err := json.Unmarshal(content, &saved); err != nil {
 		t.Fatal(err)
 	}
-	if got := saved.restore(); !reflect.DeepEqual(*got, want) {
-		t.Errorf("got %+v of %+v\nwant %+v of %+v", got, got.Asker, want, want.Asker)
+	if err := after.restore(saved, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	diff := cmp.Diff(s, after.current(), cmpopts.IgnoreFields(state{}, "books", "resources"),
+		cmp.AllowUnexported(state{}, openAdmission{}, plan{}))
+	if diff != "" {
+		t.Errorf("state of the next server (-want +got):\n%s", diff)
 	}
 }
 
@@ -245,7 +285,7 @@ func exampleKept() savedState {
 	return savedState{
 		Resources: set.Save(),
 		Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{gpu.ID}, UID: "u", Pod: owner.Pod}},
-		Open:      &savedContainer{Owner: &owner, Devices: kubelet.Devices{gpus: {gpu.ID}}},
+		Admission: &savedAdmission{Container: recipient{Owner: &owner, Devices: kubelet.Devices{gpus: {gpu.ID}}}},
 	}
 }
 

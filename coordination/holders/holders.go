@@ -34,7 +34,6 @@ package holders
 
 import (
 	"iter"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -119,7 +118,7 @@ type Allocate struct {
 	Anew     bool   // the kubelet offered the devices as free: not reused from an init container
 	// Recorded identifies the kubelet's checkpoint at the time of the call; zero if unreadable.
 	Recorded kubelet.Identity
-	Life     string `json:"-"` // of the kubelet; "" if unknown
+	Life     string // of the kubelet; "" if unknown
 }
 
 // gives reports whether an Allocate contains a device.
@@ -129,14 +128,15 @@ func (a Allocate) gives(d device) bool {
 
 // Holder is a container with its devices. Unknown values are "".
 type Holder struct {
-	UID     string
+	UID     string `json:",omitempty"`
 	Pod     kubelet.Pod
 	Name    string
 	Devices kubelet.Devices
-	Open    bool   // in admission: the devices are not in the checkpoint yet
-	Init    bool   // known to be an init container
-	Life    string // of the kubelet that admitted the container or whose checkpoint has it; "" if unknown
-	Lost    bool   // the kubelet has lost its record of the container, which runs
+	Open    bool `json:",omitempty"` // in admission: the devices are not in the checkpoint yet
+	Init    bool `json:",omitempty"` // known to be an init container
+	// Life is of the kubelet that admitted the container or whose checkpoint has it; "" if unknown.
+	Life string `json:",omitempty"`
+	Lost bool   `json:",omitempty"` // the kubelet has lost its record of the container, which runs
 }
 
 // Container returns the name of the container, with the pod's.
@@ -279,64 +279,4 @@ func (u *Units) find(resource, id string) (held Held, found bool) {
 		}
 	}
 	return held, false
-}
-
-// ofLost and ofRecorded stand for the checkpoint before an Allocate of which the kubelet has lost its record,
-// and of which it had a record at the last search. No checkpoint has these identities: an earlier version
-// drops the Allocates.
-var (
-	ofLost     = kubelet.Identity{Size: -1}
-	ofRecorded = kubelet.Identity{Size: -2}
-)
-
-// Save returns the holders as Allocates, for the file of a server: the lost ones first. Those in admission
-// are known by their own Allocates.
-func (h Holders) Save() (all []Allocate) {
-	for _, lost := range []bool{true, false} {
-		recorded := ofRecorded
-		if lost {
-			recorded = ofLost
-		}
-		for _, holder := range h {
-			if holder.Open || holder.Lost != lost {
-				continue
-			}
-			for _, resource := range slices.Sorted(maps.Keys(holder.Devices)) {
-				all = append(all, Allocate{
-					Resource: resource, IDs: holder.Devices[resource], UID: holder.UID, Pod: holder.Pod,
-					Name: holder.Name, Recorded: recorded,
-				})
-			}
-		}
-	}
-	return all
-}
-
-// Restore returns the holders among the Allocates in the file of a server, and the other Allocates. A
-// recorded holder is of the kubelet that ran at the last search, as known of its pod.
-func Restore(saved []Allocate, pods map[string]Known) (found Holders, others []Allocate) {
-	type container struct {
-		uid, name string
-		pod       kubelet.Pod
-		lost      bool
-	}
-	known := map[container]int{}
-	for _, a := range saved {
-		if a.Recorded != ofLost && a.Recorded != ofRecorded {
-			others = append(others, a)
-			continue
-		}
-		h := Holder{UID: a.UID, Pod: a.Pod, Name: a.Name, Devices: kubelet.Devices{}, Lost: a.Recorded == ofLost}
-		if !h.Lost {
-			h.Life = pods[a.UID].Life
-		}
-		of := container{h.UID, h.Name, h.Pod, h.Lost}
-		i, isKnown := known[of]
-		if !isKnown || found[i].Devices[a.Resource] != nil { // of a later pod of the name
-			i, known[of] = len(found), len(found)
-			found = append(found, h)
-		}
-		found[i].Devices[a.Resource] = a.IDs
-	}
-	return found, others
 }

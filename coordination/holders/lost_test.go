@@ -161,24 +161,3 @@ func TestLostContainerWithoutCheckpoint(t *testing.T) {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
 }
-
-// The next server has the holders of the last search, but for those in admission.
-func TestRestoreHolders(t *testing.T) {
-	t.Parallel()
-	of := func(uid string) holders.Holder {
-		all := devices(gpus + " g-" + uid)
-		return holders.Holder{UID: uid, Pod: kubelet.Pod{Name: uid}, Name: "c", Devices: all}
-	}
-	recorded, lost, open := of("recorded"), of("lost"), of("open")
-	recorded.Life, recorded.Devices[vfs] = "a kubelet", []string{"v1", "v2"}
-	lost.Lost, open.Open = true, true
-	other := holders.Allocate{Resource: gpus, IDs: []string{"g-open"}, UID: "open"}
-	saved := append(holders.Holders{recorded, open, lost}.Save(), other)
-	found, others := holders.Restore(saved, map[string]holders.Known{"recorded": {Life: "a kubelet"}})
-	if diff := cmp.Diff(holders.Holders{lost, recorded}, found); diff != "" {
-		t.Errorf("holders (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]holders.Allocate{other}, others); diff != "" {
-		t.Errorf("Allocates (-want +got):\n%s", diff)
-	}
-}

@@ -36,25 +36,3 @@ func TestBothPodsOfANameAreRecorded(t *testing.T) {
 		}
 	}
 }
-
-// Two pods of one name whose UIDs nobody knows keep their devices across servers.
-func TestNamesakesAreRestored(t *testing.T) {
-	t.Parallel()
-	a := kubelet.Pod{Name: "a"}
-	before := holders.Sources{
-		Before:   holders.Holders{{Pod: a, Name: "c", Devices: devices(gpus + " g1 " + vfs + " v1")}},
-		View:     view(map[string]string{"a/c": gpus + " g3"}),
-		Question: &api.PreferRequest{Resource: vfs, Available: []string{"v2"}}, Withheld: []string{"v1"},
-	}
-	found, _ := holders.Find(before)
-	want := []string{"g1:  a/c", "g3:  a/c open", "v1:  a/c"}
-	if diff := cmp.Diff(want, held(found)); diff != "" {
-		t.Fatalf("held (-want +got):\n%s", diff)
-	}
-	before.Before = found
-	found, _ = holders.Find(before)
-	restored, _ := holders.Restore(found.Save(), nil)
-	if diff := cmp.Diff([]string{"g1:  a/c", "g3:  a/c", "v1:  a/c"}, held(restored)); diff != "" {
-		t.Errorf("restored (-want +got):\n%s", diff)
-	}
-}
