@@ -119,9 +119,7 @@ func (v *Check) findAMD(sys fs.FS, r *Verification) error {
 			if i < 0 {
 				continue
 			}
-			r.GPUs = append(r.GPUs, GPU{ID: d.ID, Address: d.Card, runtime: runtimeGPU{
-				Address: d.Card, ROCm: slices.Index(order, d.Nodes[i]),
-			}})
+			r.GPUs = append(r.GPUs, GPU{ID: d.ID, Address: d.Card, rocm: slices.Index(order, d.Nodes[i])})
 			if !v.hasNode(strings.TrimPrefix(amd.ComputeNode, "/dev/")) {
 				r.fail("GPU %s is of no use to a program without the device node %s, and it is not in the container",
 					d.ID, amd.ComputeNode)
@@ -165,8 +163,10 @@ func (v *Check) findNVIDIA(r *Verification) error {
 				"the pod's RuntimeClass is not NVIDIA's, or the runtime has no CDI", g.Address, node)
 		}
 	}
-	if len(r.GPUs) > before {
-		v.checkSharedNodes(r)
+	for _, node := range []string{"nvidiactl", "nvidia-uvm"} { // which CUDA opens beside those of the GPUs
+		if len(r.GPUs) > before && !v.hasNode(node) {
+			r.fail("CUDA opens the device node /dev/%s, and the container lacks the node", node)
+		}
 	}
 	for _, uuid := range names {
 		if !slices.ContainsFunc(gpus, func(g nvidiaGPU) bool { return g.UUID == uuid }) {
@@ -180,15 +180,6 @@ func (v *Check) findNVIDIA(r *Verification) error {
 			nodes[0], v.ProcRoot)
 	}
 	return err
-}
-
-// checkSharedNodes adds a failure for each device node that CUDA opens beside those of the GPUs.
-func (v *Check) checkSharedNodes(r *Verification) {
-	for _, node := range []string{"nvidiactl", "nvidia-uvm"} {
-		if !v.hasNode(node) {
-			r.fail("CUDA opens the device node /dev/%s, and the container lacks the node", node)
-		}
-	}
 }
 
 // visibleUUIDs returns the UUIDs in NVIDIA_VISIBLE_DEVICES, or nil if the variable has any other value.
@@ -230,8 +221,7 @@ func (v *Check) readNVIDIA() ([]nvidiaGPU, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read GPU %s: %w", address, err)
 		}
-		g := nvidiaGPU{GPU: GPU{ID: address.String(), Address: address}}
-		g.runtime = runtimeGPU{Address: address, NVIDIA: true}
+		g := nvidiaGPU{GPU: GPU{ID: address.String(), Address: address, nvidia: true}}
 		for line := range strings.Lines(string(content)) {
 			key, value, _ := strings.Cut(line, ":")
 			switch strings.TrimSpace(key) {

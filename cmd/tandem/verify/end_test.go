@@ -41,11 +41,11 @@ func TestEndsOfMachines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gpu := &runtimeGPU{Address: address(t, test.gpu)}
-		got := newEnd(sys, tree, address(t, test.vf), test.gpu, gpu)
+		gpu := &GPU{ID: test.gpu, Address: address(t, test.gpu)}
+		got := newEnd(sys, tree, address(t, test.vf), gpu)
 		test.want.GPU, test.want.Facts.GPU, test.want.VF = gpu, test.gpu, test.vf
 		test.want.Redirects = []string{}
-		if diff := cmp.Diff(test.want, got); diff != "" {
+		if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(GPU{})); diff != "" {
 			t.Errorf("%s: %s", test.machine, diff)
 		}
 	}

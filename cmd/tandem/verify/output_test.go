@@ -83,6 +83,6 @@ func FuzzOutput(f *testing.F) {
 		if got := failureReason(output); len(got) > 1000 {
 			t.Errorf("a reason of %d bytes", len(got))
 		}
-		_ = checkGPU(output, &runtimeGPU{})
+		_ = checkGPU(output, &GPU{})
 	})
 }

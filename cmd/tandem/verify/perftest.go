@@ -75,12 +75,12 @@ func readOptions(help string) map[string]bool {
 }
 
 // memoryFor returns the memory for an end: as wanted, if the program supports it.
-func (p program) memoryFor(wanted Memory, gpu *runtimeGPU) (Memory, error) {
-	if gpu == nil || wanted == Host {
-		if gpu == nil && wanted != Host && wanted != Auto {
-			return "", fmt.Errorf("memory %s: the VF has no GPU", wanted)
-		}
+func (p program) memoryFor(wanted Memory, gpu *GPU) (Memory, error) {
+	if wanted == Host || gpu == nil && wanted == Auto {
 		return Host, nil
+	}
+	if gpu == nil {
+		return "", fmt.Errorf("memory %s: the VF has no GPU", wanted)
 	}
 	selection, dmabuf := gpu.optionNames()
 	switch {
@@ -99,8 +99,8 @@ func (p program) memoryFor(wanted Memory, gpu *runtimeGPU) (Memory, error) {
 }
 
 // optionNames returns the options that select the GPU, and dmabuf.
-func (g *runtimeGPU) optionNames() (selection, dmabuf string) {
-	if g.NVIDIA {
+func (g *GPU) optionNames() (selection, dmabuf string) {
+	if g.nvidia {
 		return "--use_cuda_bus_id", "--use_cuda_dmabuf"
 	}
 	return "--use_rocm", "--use_rocm_dmabuf"
@@ -112,8 +112,8 @@ func (e *End) gpuArguments() []string {
 		return nil
 	}
 	selection, dmabuf := e.GPU.optionNames()
-	value := strconv.Itoa(e.GPU.ROCm)
-	if e.GPU.NVIDIA {
+	value := strconv.Itoa(e.GPU.rocm)
+	if e.GPU.nvidia {
 		value = e.GPU.Address.String()
 	}
 	arguments := []string{selection + "=" + value}
@@ -147,16 +147,13 @@ func (p *TrafficPlan) latencyArguments(e *End, tcp int) []string {
 		"-n", strconv.Itoa(latencyIterations), "-s", strconv.Itoa(latencyBytes))
 }
 
-// hidesGPUs are variables that renumber or hide GPUs. The index of a GPU counts all GPUs of the container.
-var hidesGPUs = []string{"CUDA_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=",
-	"GPU_DEVICE_ORDINAL="}
-
-func withoutHidden(environment []string) []string {
-	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
-		return slices.ContainsFunc(hidesGPUs, func(prefix string) bool {
-			return strings.HasPrefix(variable, prefix)
-		})
-	})
+// hidesGPUs reports whether a variable renumbers or hides GPUs. The index of a GPU counts all GPUs of the
+// container.
+func hidesGPUs(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	return slices.Contains([]string{
+		"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL",
+	}, name)
 }
 
 // Limits of a program.
@@ -293,7 +290,7 @@ var rocmBus = regexp.MustCompile(`Using ROCm Device with ID: \d+, .*PCI Bus ID: 
 
 // checkGPU returns an error if the program reports another GPU than the end's. For CUDA the option names the
 // address.
-func checkGPU(output string, gpu *runtimeGPU) error {
+func checkGPU(output string, gpu *GPU) error {
 	m := rocmBus.FindStringSubmatch(output)
 	if m == nil || gpu == nil {
 		return nil

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
@@ -39,97 +38,54 @@ type session struct {
 	write, read program
 }
 
-func (s *session) findPrograms(ctx context.Context) (err error) {
-	s.environment = withoutHidden(s.plan.Environment)
-	if s.write, err = findProgram(ctx, bandwidthProgram, s.environment); err != nil {
-		return err
-	}
-	s.read, err = findProgram(ctx, latencyProgram, s.environment)
-	return err
-}
-
-func (s *session) measurePairs(ctx context.Context, ends []End) ([]Run, error) {
-	ends = slices.Clone(ends)
-	for i := range ends {
-		var err error
-		if ends[i].Memory, err = s.write.memoryFor(s.plan.Memory, ends[i].GPU); err != nil {
-			return nil, fmt.Errorf("pair %d: %w", i, err)
-		}
-	}
-	switch {
-	case s.plan.Server:
-		return s.serveAll(ctx, ends), nil
-	case s.plan.Client != "":
-		return s.callAll(ctx, ends), nil
-	}
-	return s.loopAll(ctx, ends), nil
-}
-
 // testTime returns the longest time of both tests of a run.
 func (s *session) testTime() time.Duration {
 	return time.Duration(s.plan.Seconds)*time.Second + 2*overhead
 }
 
-func (s *session) reportProgress(format string, arguments ...any) {
-	fmt.Fprintf(s.plan.Progress, format+"\n", arguments...)
-}
-
-// loopAll measures the pairs one after another within this container.
-func (s *session) loopAll(ctx context.Context, ends []End) []Run {
+// measurePairs measures the pairs one after another: within this container, or to the pairs of the same index
+// in the other container. Only the first pair waits for the other container, which serves all pairs at the
+// same time, because a client that fails omits a pair; each of its pairs has the time of all.
+func (s *session) measurePairs(ctx context.Context, ends []End) []Run {
 	runs := make([]Run, len(ends))
+	var served sync.WaitGroup
 	for i := range ends {
-		to := i
-		if !s.plan.toSelf(len(ends)) {
-			to = (i + 1) % len(ends)
-		}
-		runs[i] = Run{From: i, To: to, Memory: ends[i].Memory}
 		if ctx.Err() != nil {
 			break
 		}
-		s.reportProgress("pair %d of %d: %s to %s, memory %s", i, len(ends), ends[i].RDMA, ends[to].RDMA,
-			ends[i].Memory)
-		t := tester{
-			session: s, client: &ends[i], server: &ends[to], host: "127.0.0.1", tcp: s.plan.Port + i,
+		e, p := &ends[i], s.plan
+		t, limit := tester{session: s, tcp: p.Port + i}, s.testTime()
+		var progress string
+		switch {
+		case p.Server:
+			runs[i], t.server, limit = Run{From: -1, To: i}, e, p.Wait+time.Duration(len(ends))*limit
+			progress = fmt.Sprintf("%s waits on TCP port %d", e.RDMA, t.tcp)
+		case p.Client != "":
+			runs[i], t.client, t.host = Run{From: i, To: -1}, e, p.Client
+			progress = e.RDMA + " to " + p.Client
+			if i == 0 {
+				limit += p.Wait
+			}
+		default:
+			to := i
+			if !p.toSelf(len(ends)) {
+				to = (i + 1) % len(ends)
+			}
+			runs[i], t.client, t.server, t.host = Run{From: i, To: to}, e, &ends[to], "127.0.0.1"
+			progress = e.RDMA + " to " + ends[to].RDMA
 		}
-		t.runTests(ctx, &runs[i], s.testTime())
-		if to != i && runs[i].ended {
+		runs[i].Memory = e.Memory
+		fmt.Fprintf(p.Progress, "pair %d of %d: %s, memory %s\n", i, len(ends), progress, e.Memory)
+		if p.Server {
+			served.Go(func() { t.runTests(ctx, &runs[i], limit) })
+			continue
+		}
+		t.runTests(ctx, &runs[i], limit)
+		if to := runs[i].To; to >= 0 && to != i && runs[i].ended {
 			runs[i].Err += ": the ports may not reach each other; --traffic-to self omits the fabric"
 		}
 	}
-	return runs
-}
-
-// callAll measures the pairs one after another, to the pairs of the same index in the other container. Only
-// the first pair waits for the other container, which serves all pairs at the same time.
-func (s *session) callAll(ctx context.Context, ends []End) []Run {
-	runs, wait := make([]Run, len(ends)), s.plan.Wait
-	for i, e := range ends {
-		runs[i] = Run{From: i, To: -1, Memory: e.Memory}
-		if ctx.Err() != nil {
-			break
-		}
-		s.reportProgress("pair %d of %d: %s to %s, memory %s", i, len(ends), e.RDMA, s.plan.Client, e.Memory)
-		t := tester{session: s, client: &e, host: s.plan.Client, tcp: s.plan.Port + i}
-		t.runTests(ctx, &runs[i], wait+s.testTime())
-		wait = 0
-	}
-	return runs
-}
-
-// serveAll serves all pairs at the same time, because a client that fails omits a pair. The client measures
-// one after another. Each pair has the time of all.
-func (s *session) serveAll(ctx context.Context, ends []End) []Run {
-	runs := make([]Run, len(ends))
-	limit := s.plan.Wait + time.Duration(len(ends))*s.testTime()
-	var all sync.WaitGroup
-	for i, e := range ends {
-		runs[i] = Run{From: -1, To: i, Memory: e.Memory}
-		s.reportProgress("pair %d of %d: %s waits on TCP port %d, memory %s", i, len(ends), e.RDMA, s.plan.Port+i,
-			e.Memory)
-		t := tester{session: s, server: &e, tcp: s.plan.Port + i}
-		all.Go(func() { t.runTests(ctx, &runs[i], limit) })
-	}
-	all.Wait()
+	served.Wait()
 	return runs
 }
 
@@ -140,19 +96,16 @@ var errTime = errors.New("no result in time")
 func (t *tester) runTests(ctx context.Context, r *Run, limit time.Duration) {
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %s", errTime, limit))
 	defer stop()
-	if err := t.measureBoth(ctx, r); err != nil {
+	err := t.checkEnds()
+	if err == nil {
+		err = t.measureBandwidth(ctx, r)
+	}
+	if err == nil {
+		err = t.measureLatency(ctx, r)
+	}
+	if err != nil {
 		r.Err, r.ended = err.Error(), errors.Is(err, errTime)
 	}
-}
-
-func (t *tester) measureBoth(ctx context.Context, r *Run) error {
-	if err := t.checkEnds(); err != nil {
-		return err
-	}
-	if err := t.measureBandwidth(ctx, r); err != nil {
-		return err
-	}
-	return t.measureLatency(ctx, r)
 }
 
 // tester makes the tests of one run. An end in another container is nil.
@@ -170,7 +123,7 @@ func (t *tester) checkEnds() error {
 		case e == nil:
 		case e.Err != "":
 			return fmt.Errorf("VF %s: %s", e.VF, e.Err)
-		case e.Memory != Host && !e.GPU.NVIDIA && e.GPU.ROCm < 0:
+		case e.Memory != Host && !e.GPU.nvidia && e.GPU.rocm < 0:
 			return fmt.Errorf("GPU %s is not in the KFD topology, so ROCm does not have the GPU", e.Facts.GPU)
 		}
 	}
@@ -199,7 +152,12 @@ func (t *tester) measureBandwidth(ctx context.Context, r *Run) error {
 func (t *tester) measureLatency(ctx context.Context, r *Run) error {
 	result, err := t.runTest(ctx, t.read, t.plan.latencyArguments)
 	if err != nil && (noGPULatency(result.client) || noGPULatency(result.server)) {
-		t.useHost()
+		for _, e := range []**End{&t.client, &t.server} {
+			if *e != nil {
+				inHost := **e
+				inHost.Memory, *e = Host, &inHost
+			}
+		}
 		result, err = t.runTest(ctx, t.read, t.plan.latencyArguments)
 	}
 	if err != nil || t.client == nil {
@@ -210,15 +168,6 @@ func (t *tester) measureLatency(ctx context.Context, r *Run) error {
 		return fmt.Errorf("run %s: %w", latencyProgram, err)
 	}
 	return nil
-}
-
-func (t *tester) useHost() {
-	for _, e := range []**End{&t.client, &t.server} {
-		if *e != nil {
-			inHost := **e
-			inHost.Memory, *e = Host, &inHost
-		}
-	}
 }
 
 // outputs are the outputs of the programs of a test; "" for an end in another container.
@@ -250,10 +199,7 @@ func (t *tester) runTest(
 		}
 	}
 	<-served
-	if err := context.Cause(ctx); err != nil {
-		return result, err
-	}
-	return result, nil
+	return result, context.Cause(ctx)
 }
 
 // runClient runs a client, again if the server does not listen yet.

@@ -89,14 +89,21 @@ func (p *TrafficPlan) Run(ctx context.Context, ends []End) (*TrafficReport, erro
 	if last := p.Port + len(ends) - 1; last > 65535 {
 		return nil, fmt.Errorf("measure traffic: pair %d has no TCP port above %d", len(ends)-1, p.Port)
 	}
-	s := &session{plan: p}
-	if err := s.findPrograms(ctx); err != nil {
+	s := &session{plan: p, environment: slices.DeleteFunc(slices.Clone(p.Environment), hidesGPUs)}
+	var err error
+	if s.write, err = findProgram(ctx, bandwidthProgram, s.environment); err != nil {
 		return nil, err
 	}
-	runs, err := s.measurePairs(ctx, ends)
-	if err != nil {
+	if s.read, err = findProgram(ctx, latencyProgram, s.environment); err != nil {
 		return nil, err
 	}
+	ends = slices.Clone(ends)
+	for i := range ends {
+		if ends[i].Memory, err = s.write.memoryFor(p.Memory, ends[i].GPU); err != nil {
+			return nil, fmt.Errorf("pair %d: %w", i, err)
+		}
+	}
+	runs := s.measurePairs(ctx, ends)
 	report := judgeRuns(ends, runs, p.Min, p.MinRate)
 	report.Seconds, report.GiB, report.Direction = p.Seconds, p.GiB, p.describeDirection(len(ends))
 	if ctx.Err() != nil {
@@ -150,16 +157,9 @@ const port = "1"
 // End is a VF, and the GPU of its pair if there is one.
 type End struct {
 	Facts
-	GPU    *runtimeGPU
+	GPU    *GPU
 	Memory Memory // of the traffic; "" before perftest's options are known
 	Err    string // why the VF cannot carry traffic; "" if it can
-}
-
-// runtimeGPU is a GPU as its vendor's runtime addresses it.
-type runtimeGPU struct {
-	Address topology.Address
-	NVIDIA  bool
-	ROCm    int // of an AMD GPU: its index among those of the container; -1 for unknown
 }
 
 // Facts are the properties of a pair that affect its speed. Zero values are unknown.
@@ -177,42 +177,38 @@ type Facts struct {
 	RateGbps  float64           `json:"rateGbps"`
 }
 
-// newEnd reads the facts of a VF and of its GPU; nil for none.
-func newEnd(sys fs.FS, tree *topology.Tree, vf topology.Address, gpuID string, gpu *runtimeGPU) End {
-	e := End{Facts: Facts{GPU: gpuID, VF: vf.String(), Distance: topology.UNK, Redirects: []string{}}, GPU: gpu}
+// newEnd reads the facts of a VF and of its GPU; nil for none. The files of the port are those of
+// Documentation/ABI/stable/sysfs-class-infiniband.
+func newEnd(sys fs.FS, tree *topology.Tree, vf topology.Address, gpu *GPU) End {
+	e := End{Facts: Facts{VF: vf.String(), Distance: topology.UNK, Redirects: []string{}}, GPU: gpu}
+	if gpu != nil {
+		e.Facts.GPU = gpu.ID
+	}
 	d, ok := tree.Device(vf)
 	if !ok || len(d.RDMA) == 0 {
 		e.Err = "the VF has no RDMA device in this container"
 		return e
 	}
 	e.RDMA = d.RDMA[0]
-	e.readPort(sys, vf)
+	dir := pools.FunctionFile(vf, "", "infiniband", e.RDMA, "ports", port)
+	e.State, e.Rate = pools.ReadText(sys, dir+"/state"), pools.ReadText(sys, dir+"/rate")
+	e.RateGbps = parseRate(e.Rate)
 	if pf, ok := tree.Device(d.Function()); ok {
 		e.PCIe = pf.PCIe
 	}
-	if gpu != nil {
-		e.readPair(tree, vf, gpu.Address)
+	if gpu == nil {
+		return e
 	}
-	return e
-}
-
-func (e *End) readPair(tree *topology.Tree, vf, gpu topology.Address) {
-	e.Distance = tree.Distance(gpu, vf).Level
-	if d, ok := tree.Device(gpu); ok {
+	e.Distance = tree.Distance(gpu.Address, vf).Level
+	if d, ok := tree.Device(gpu.Address); ok {
 		e.GPULanes, e.GPUMax = d.PCIe.Width, d.PCIe.MaxWidth
 	}
-	for _, p := range tree.Ports(gpu, vf) {
+	for _, p := range tree.Ports(gpu.Address, vf) {
 		if p.Redirects {
 			e.Redirects = append(e.Redirects, p.Address.String())
 		}
 	}
-}
-
-// readPort reads the files of the port (Documentation/ABI/stable/sysfs-class-infiniband).
-func (e *End) readPort(sys fs.FS, vf topology.Address) {
-	dir := pools.FunctionFile(vf, "", "infiniband", e.RDMA, "ports", port)
-	e.State, e.Rate = pools.ReadText(sys, dir+"/state"), pools.ReadText(sys, dir+"/rate")
-	e.RateGbps = parseRate(e.Rate)
+	return e
 }
 
 // parseRate returns the number of "200 Gb/sec (4X HDR)" or "2.5 Gb/sec (1X SDR)" in Gb/s (rate_show in

@@ -24,7 +24,7 @@ func ends(number int) (list []End) {
 		list = append(list, End{Facts: Facts{
 			GPU: gpu.String(), VF: topology.Address{Bus: uint8(0x31 + i)}.String(), RDMA: fmt.Sprintf("mlx5_%d", i),
 			Distance: topology.PIX, State: "4: ACTIVE", Rate: "200 Gb/sec (4X HDR)", RateGbps: 200,
-		}, GPU: &runtimeGPU{Address: gpu, ROCm: i}})
+		}, GPU: &GPU{Address: gpu, rocm: i}})
 	}
 	return list
 }
@@ -85,10 +85,10 @@ func TestRing(t *testing.T) {
 }
 
 func TestCommandLines(t *testing.T) {
-	gpu := &runtimeGPU{Address: topology.Address{Bus: 0x11}, NVIDIA: true}
+	gpu := &GPU{Address: topology.Address{Bus: 0x11}, nvidia: true}
 	for _, test := range []struct {
 		name, help string
-		gpu        *runtimeGPU
+		gpu        *GPU
 		change     func(p *TrafficPlan)
 		want       string // behind -F
 	}{
@@ -103,9 +103,9 @@ func TestCommandLines(t *testing.T) {
 		{"CUDA, dmabuf not wanted", "--use_cuda_bus_id=<id> --use_cuda_dmabuf", gpu,
 			func(p *TrafficPlan) { p.Memory = Peer },
 			"-d mlx5_0 -i 1 -p 18515 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
-		{"ROCm, dmabuf", "--use_rocm=<id> --use_rocm_dmabuf", &runtimeGPU{Address: gpu.Address, ROCm: 5}, nil,
+		{"ROCm, dmabuf", "--use_rocm=<id> --use_rocm_dmabuf", &GPU{Address: gpu.Address, rocm: 5}, nil,
 			"-d mlx5_0 -i 1 -p 18515 --use_rocm=5 --use_rocm_dmabuf -D 1 -s 1048576 -t 16 --report_gbits"},
-		{"GPU not wanted", "--use_rocm=<id>", &runtimeGPU{}, func(p *TrafficPlan) { p.Memory = Host },
+		{"GPU not wanted", "--use_rocm=<id>", &GPU{}, func(p *TrafficPlan) { p.Memory = Host },
 			"-d mlx5_0 -i 1 -p 18515 -D 1 -s 1048576 -t 16 --report_gbits"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestFailures(t *testing.T) {
 		{"another GPU", fakes{Help: "--use_rocm=<id>", ROCmBus: "c1"}, ends(1), nil,
 			"perftest used the GPU on PCI bus 0xc1 instead of 0000:11:00.0"},
 		{"no ROCm", fakes{Help: "--use_rocm=<id>"}, ends(1), func(_ *TrafficPlan, list []End) {
-			list[0].GPU.ROCm = -1
+			list[0].GPU.rocm = -1
 		}, "pair 0: GPU 0000:11:00.0 is not in the KFD topology"},
 		{"no RDMA device", fakes{}, ends(1), func(_ *TrafficPlan, list []End) { list[0].Err = "no RDMA device" },
 			"pair 0: VF 0000:31:00.0: no RDMA device"},

@@ -55,7 +55,12 @@ func judgeRuns(ends []End, runs []Run, least, leastRate int) *TrafficReport {
 	for i, e := range ends {
 		r.Pairs = append(r.Pairs, newPair(i, e.Facts, runs))
 	}
-	best := bestOf(r.Pairs)
+	var best TrafficPair
+	for _, p := range r.Pairs {
+		if p.Gbps > best.Gbps {
+			best = p
+		}
+	}
 	for i := range r.Pairs {
 		r.Pairs[i].judgeBy(best, least, leastRate)
 	}
@@ -79,7 +84,9 @@ func (r *TrafficReport) listFailures(best TrafficPair) {
 		}
 	}
 	for _, run := range r.Runs {
-		if r.slowAlone(run, best.Gbps) {
+		isBetween := run.Err == "" && run.From >= 0 && run.To >= 0
+		if isBetween && isBelow(run.Gbps, best.Gbps, r.Min) && r.Pairs[run.From].Verdict == OK &&
+			r.Pairs[run.To].Verdict == OK {
 			add("%s: %d %% of the best pair, %s, and both pairs are faster in their other runs: pair %d sends "+
 				"slowly, pair %d receives slowly, or the way between them is slow",
 				run.nameOfRun(), percentOf(run.Gbps, best.Gbps), compareRates(run.Gbps, best.Gbps), run.From, run.To)
@@ -103,16 +110,6 @@ func newPair(index int, f Facts, runs []Run) TrafficPair {
 		}
 	}
 	return p
-}
-
-func bestOf(pairs []TrafficPair) TrafficPair {
-	var best TrafficPair
-	for _, p := range pairs {
-		if p.Gbps > best.Gbps {
-			best = p
-		}
-	}
-	return best
 }
 
 func (p *TrafficPair) judgeBy(best TrafficPair, least, leastRate int) {
@@ -141,14 +138,6 @@ func percentOf(gbps, of float64) int {
 
 func compareRates(gbps, of float64) string { return fmt.Sprintf("%.2f of %.2f Gb/s", gbps, of) }
 
-// slowAlone reports whether a run is below the threshold and neither of its pairs is.
-func (r *TrafficReport) slowAlone(run Run, best float64) bool {
-	if run.Err != "" || run.From < 0 || run.To < 0 || !isBelow(run.Gbps, best, r.Min) {
-		return false
-	}
-	return r.Pairs[run.From].Verdict == OK && r.Pairs[run.To].Verdict == OK
-}
-
 // nameOfRun names the run for people.
 func (r Run) nameOfRun() string {
 	switch {
@@ -159,9 +148,6 @@ func (r Run) nameOfRun() string {
 	}
 	return fmt.Sprintf("pair %d to pair %d", r.From, r.To)
 }
-
-// toAnother reports whether one end is in another container.
-func (r Run) toAnother() bool { return r.From < 0 || r.To < 0 }
 
 // listReasons returns the known facts that make a pair slower than the best one.
 func (f Facts) listReasons(best TrafficPair) (list []string) {
@@ -273,7 +259,7 @@ func (r *TrafficReport) listNotes() (notes []string) {
 	if len(r.Pairs) == 1 {
 		notes = append(notes, "one pair: there is no other to compare with; --traffic-min-rate sets a threshold")
 	}
-	if slices.ContainsFunc(r.Runs, Run.toAnother) {
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.From < 0 || run.To < 0 }) {
 		notes = append(notes, "reasons are of this container's end; those of the other end are in its own output")
 	}
 	return notes

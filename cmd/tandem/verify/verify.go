@@ -70,20 +70,11 @@ func (v *Check) Run(ctx context.Context) (*Verification, error) {
 	}
 	r.comparePairs(tree, v.PairsFile, told, readErr)
 	if v.Traffic != nil && (len(r.VFs) > 0 || v.VFs == 0) { // a missing VF is a failure already
-		return r, r.measureTraffic(ctx, v.Traffic, sys, tree)
+		if r.Traffic, err = v.Traffic.Run(ctx, r.trafficEnds(sys, tree)); err == nil {
+			r.Failures = append(r.Failures, r.Traffic.Failures...)
+		}
 	}
-	return r, nil
-}
-
-// measureTraffic measures the traffic of the pairs, in the order of the VFs.
-func (r *Verification) measureTraffic(
-	ctx context.Context, plan *TrafficPlan, sys fs.FS, tree *topology.Tree,
-) (err error) {
-	if r.Traffic, err = plan.Run(ctx, r.trafficEnds(sys, tree)); err != nil {
-		return err
-	}
-	r.Failures = append(r.Failures, r.Traffic.Failures...)
-	return nil
+	return r, err
 }
 
 // trafficEnds returns the VFs with the GPUs of their pairs. An HCA that pairs with several GPUs is in as many
@@ -91,25 +82,15 @@ func (r *Verification) measureTraffic(
 func (r *Verification) trafficEnds(sys fs.FS, tree *topology.Tree) (ends []End) {
 	pairs := slices.Clone(r.Pairs)
 	for _, vf := range r.VFs {
+		var gpu *GPU
 		i := slices.IndexFunc(pairs, func(p machine.Pair) bool { return p.VF == vf.Address.String() })
-		if i < 0 {
-			ends = append(ends, newEnd(sys, tree, vf.Address, "", nil))
-			continue
+		if i >= 0 {
+			of := slices.IndexFunc(r.GPUs, func(g GPU) bool { return g.ID == pairs[i].GPU })
+			gpu, pairs = &r.GPUs[of], slices.Delete(pairs, i, i+1)
 		}
-		g := r.gpuByID(pairs[i].GPU)
-		pairs = slices.Delete(pairs, i, i+1)
-		ends = append(ends, newEnd(sys, tree, vf.Address, g.ID, &g.runtime))
+		ends = append(ends, newEnd(sys, tree, vf.Address, gpu))
 	}
 	return ends
-}
-
-func (r *Verification) gpuByID(id string) GPU {
-	for _, g := range r.GPUs {
-		if g.ID == id {
-			return g
-		}
-	}
-	return GPU{ID: id}
 }
 
 func (r *Verification) countDevices(what string, got, want int, why string) {
@@ -190,29 +171,23 @@ func (r *Verification) comparePairs(tree *topology.Tree, file string, told pairs
 		r.fail("%v", err)
 	}
 	for _, pair := range told.Pairs {
-		r.compareTold(tree, file, pair)
+		vf, gpu := pair.VF.Address, pair.GPU
+		switch {
+		case !slices.ContainsFunc(r.VFs, func(has VF) bool { return has.Address == vf }):
+			r.fail("%s names the VF %s, and the container does not have it", file, vf)
+		case gpu == nil:
+		case !slices.ContainsFunc(r.GPUs, func(has GPU) bool { return has.Address == gpu.Address }):
+			r.fail("%s names the GPU %s, and the container does not have it", file, gpu.ID)
+		default:
+			if d := tree.Distance(gpu.Address, vf).Level.String(); d != pair.Distance {
+				r.fail("%s tells that GPU %s and VF %s are %s apart, and they are %s", file, gpu.ID, vf,
+					pair.Distance, d)
+			}
+		}
 	}
 	r.PairsFile = "agrees"
 	if len(r.Failures) > failures {
 		r.PairsFile = "differs"
-	}
-}
-
-func (r *Verification) compareTold(tree *topology.Tree, file string, told pairs.Pair) {
-	if !slices.ContainsFunc(r.VFs, func(vf VF) bool { return vf.Address == told.VF.Address }) {
-		r.fail("%s names the VF %s, and the container does not have it", file, told.VF.Address)
-		return
-	}
-	if told.GPU == nil {
-		return
-	}
-	if !slices.ContainsFunc(r.GPUs, func(g GPU) bool { return g.Address == told.GPU.Address }) {
-		r.fail("%s names the GPU %s, and the container does not have it", file, told.GPU.ID)
-		return
-	}
-	if d := tree.Distance(told.GPU.Address, told.VF.Address).Level.String(); d != told.Distance {
-		r.fail("%s tells that GPU %s and VF %s are %s apart, and they are %s",
-			file, told.GPU.ID, told.VF.Address, told.Distance, d)
 	}
 }
 
@@ -260,7 +235,8 @@ type GPU struct {
 	Address topology.Address `json:"address"`
 	UUID    string           `json:"uuid,omitempty"` // NVIDIA only
 
-	runtime runtimeGPU
+	nvidia bool
+	rocm   int // of an AMD GPU: its index among those of the container; -1 for unknown
 }
 
 // VF is a VF of the container.
@@ -282,9 +258,9 @@ func (r *Verification) Table() []byte {
 		rows.Add("GPU", "VF", "DISTANCE", "RDMA", "NETDEV")
 	}
 	for _, p := range r.Pairs {
-		vf := r.vfByAddress(p.VF)
-		rows.Add(p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(vf.RDMA, ","), "-"),
-			cmp.Or(strings.Join(vf.Netdevs, ","), "-"))
+		i := slices.IndexFunc(r.VFs, func(vf VF) bool { return vf.Address.String() == p.VF })
+		rows.Add(p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(r.VFs[i].RDMA, ","), "-"),
+			cmp.Or(strings.Join(r.VFs[i].Netdevs, ","), "-"))
 	}
 	if len(r.Pairs) > 0 {
 		fmt.Fprintln(&out, &rows)
@@ -313,13 +289,4 @@ func (r *Verification) Table() []byte {
 		fmt.Fprintf(&out, "by pairs.json alone, because only root reads keyword V3 of the vpd files: %s\n", pair)
 	}
 	return out.Bytes()
-}
-
-func (r *Verification) vfByAddress(address string) VF {
-	for _, vf := range r.VFs {
-		if vf.Address.String() == address {
-			return vf
-		}
-	}
-	return VF{}
 }
