@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
@@ -54,12 +53,16 @@ const (
 func (n *Node) readComplexes() complexes {
 	c := newComplexes(n.Tree)
 	for _, port := range c.ports {
-		if port.ACS == topology.ACSUnknown && n.isLive(port.Address) {
+		if port.ACS == topology.ACSUnknown && n.readText(port.Address, "config") != "" {
 			c.unread = append(c.unread, port.Address)
 		}
 	}
 	_, err := fs.Stat(n.Sys, "kernel/iommu_groups") // also there without any group, but not in every recording
-	for _, functions := range c.functionsOfEach() {
+	for _, one := range c.all {
+		functions := slices.Concat(one.GPUs, one.NICs)
+		if one.Kind == topology.KindDMA {
+			functions = append(functions, one.Function)
+		}
 		for _, a := range functions {
 			if number := pools.ReadLink(n.Sys, pools.FunctionFile(a, "", "iommu_group")); number != "" || err == nil {
 				c.groups[a] = number
@@ -67,24 +70,6 @@ func (n *Node) readComplexes() complexes {
 		}
 	}
 	return c
-}
-
-// isLive reports whether a function has a configuration space, as not in every recording.
-func (n *Node) isLive(a topology.Address) bool {
-	_, err := fs.Stat(n.Sys, path.Join(topology.PCIDevices, a.String(), "config"))
-	return err == nil
-}
-
-// functionsOfEach returns the GPUs, NICs and DMA functions of each complex.
-func (c complexes) functionsOfEach() (all [][]topology.Address) {
-	for _, one := range c.all {
-		functions := slices.Concat(one.GPUs, one.NICs)
-		if one.Kind == topology.KindDMA {
-			functions = append(functions, one.Function)
-		}
-		all = append(all, functions)
-	}
-	return all
 }
 
 func newComplexes(tree *topology.Tree) complexes {
@@ -112,9 +97,8 @@ func newComplexes(tree *topology.Tree) complexes {
 // machineKind returns the kind of the machine: with several kinds of complexes DMA, then C2C.
 func (c complexes) machineKind() topology.Kind {
 	for _, kind := range []topology.Kind{topology.KindDMA, topology.KindC2C} {
-		if slices.ContainsFunc(c.all, func(one topology.Complex) bool {
-			return one.Kind == kind && len(one.GPUs) > 0
-		}) {
+		hasKind := func(one topology.Complex) bool { return one.Kind == kind && len(one.GPUs) > 0 }
+		if slices.ContainsFunc(c.all, hasKind) {
 			return kind
 		}
 	}

@@ -164,14 +164,7 @@ func (u usage) judgedUsages(kind topology.Kind) []usage {
 // isKnown reports whether the control register of a port is known. A switch port outside complexes with 0 is
 // possibly a port without ACS, and from some sources only the effect is known.
 func (p complexPort) isKnown() bool {
-	switch {
-	case p.Control != 0:
-		return true
-	case p.role == otherPort:
-		return false
-	default:
-		return p.ACS == topology.ACSOff
-	}
+	return p.Control != 0 || p.role != otherPort && p.ACS == topology.ACSOff
 }
 
 // wrongPorts returns the ports of a kind with a control register that is right for no usage.

@@ -87,7 +87,7 @@ var hardwareChecks = []check{
 				f.Severity, f.Why = Warning, f.Why+" "+wholeNICs
 			}
 			for _, pf := range n.pfs {
-				if len(pf.VFs) == 0 && n.totalVFs(pf) == "0" {
+				if len(pf.VFs) == 0 && n.readText(pf.Address, totalVFs) == "0" {
 					f.addSeen("%s (%s): sriov_totalvfs 0", pf.Address, strings.Join(pf.RDMA, ","))
 				}
 			}
@@ -219,7 +219,7 @@ func (n *Node) findNoVF(f *Finding) {
 // paired.
 func (n *Node) findPFsWithoutVFs(f *Finding) {
 	for _, pf := range n.pfs {
-		switch total := n.totalVFs(pf); {
+		switch total := n.readText(pf.Address, totalVFs); {
 		case len(pf.VFs) > 0:
 			f.Severity = Warning
 			f.Why = "The GPUs on its switch have no VF there: containers with these GPUs get VFs that are " +
@@ -235,6 +235,9 @@ func (n *Node) findPFsWithoutVFs(f *Finding) {
 		f.Fix = append(n.Pools.driverFix(), f.Fix...)
 	}
 }
+
+// totalVFs is the file with the number of VFs that a PF can have.
+const totalVFs = "sriov_totalvfs"
 
 // wholeNICs is the effect of findings about missing VFs if the plugin offers all PFs themselves.
 const wholeNICs = "The plugin offers these PFs themselves. Pools of whole NICs need no VFs."

@@ -8,7 +8,7 @@
 // function that finds the evidence, in the order of the report. Doctor changes nothing.
 //
 // A kubelet's settings are judged as the kubelet's Topology, CPU and Memory Managers do. With a finding of
-// [Node.Refusals], or with one of staleStates, the kubelet does not start; with one of
+// [Node.Refusals], or with one of its state files, the kubelet does not start; with one of
 // adviseSettings the kubelet starts, and pods lose near pairs.
 //
 // Request shapes are judged by the Topology Manager's own rule ([model.Kubelet]) under the policy that doctor

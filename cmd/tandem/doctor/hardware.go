@@ -50,7 +50,16 @@ func (n *Node) readHardware() {
 			}
 		}
 	}
-	ports := n.portsBetween()
+	ports := map[topology.Address]bool{} // between GPUs and VFs that share a switch; whether each redirects
+	for _, g := range n.GPUs {
+		for _, vf := range n.VFs {
+			if n.Tree.Distance(g.Address, vf.Address).Level.Direct() {
+				for _, port := range n.Tree.Ports(g.Address, vf.Address) {
+					ports[port.Address] = ports[port.Address] || port.Redirects
+				}
+			}
+		}
+	}
 	for _, address := range slices.SortedFunc(maps.Keys(ports), topology.Address.Compare) {
 		if d, ok := n.Tree.Device(address); ok && !n.complexes.hasPort(address) {
 			n.ports = append(n.ports, switchPort{d, ports[address], n.readText(address, "config") != ""})
@@ -84,26 +93,6 @@ var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 // hasRDMA reports whether a VF has RDMA, in a container too.
 func (n *Node) hasRDMA(vf *topology.Device) bool {
 	return len(vf.RDMA) > 0 || slices.ContainsFunc(n.listNames(vf.Address, ""), auxiliaryRDMA.MatchString)
-}
-
-// totalVFs returns the file sriov_totalvfs of a PF, "" for none.
-func (n *Node) totalVFs(pf *topology.Device) string {
-	return n.readText(pf.Address, "sriov_totalvfs")
-}
-
-// portsBetween returns the ports between GPUs and VFs that share a switch, and whether each redirects.
-func (n *Node) portsBetween() map[topology.Address]bool {
-	ports := map[topology.Address]bool{}
-	for _, g := range n.GPUs {
-		for _, vf := range n.VFs {
-			if n.Tree.Distance(g.Address, vf.Address).Level.Direct() {
-				for _, port := range n.Tree.Ports(g.Address, vf.Address) {
-					ports[port.Address] = ports[port.Address] || port.Redirects
-				}
-			}
-		}
-	}
-	return ports
 }
 
 // missingNodes returns the device nodes that a container is given and the node does not have.

@@ -57,15 +57,31 @@ var kubeletChecks = []check{
 		find: (*Node).findOtherPolicy,
 	},
 	{in: ofPlugins, each: managerSettings},
+	{
+		id: "cpu-state", severity: Error, in: ofPlugins,
+		find: func(n *Node, f *Finding) {
+			state, err := kubelet.ReadCPUState(n.KubeletDir)
+			if err == nil && state.PolicyName == n.settings.CPUPolicy {
+				err = n.judgeCPUs(f, state)
+			}
+			n.judgeState(f, kubelet.CPUStateFile, state.PolicyName, n.settings.CPUPolicy, err)
+		},
+	},
+	{
+		id: "memory-state", severity: Error, in: ofPlugins,
+		find: func(n *Node, f *Finding) {
+			state, err := kubelet.ReadMemoryState(n.KubeletDir)
+			n.judgeState(f, kubelet.MemoryStateFile, state.PolicyName, n.settings.MemoryPolicy, err)
+		},
+	},
 }
 
-// managerSettings finds settings, and state files in the kubelet's folder, with which the kubelet does not
-// start or pods lose near pairs.
+// managerSettings finds settings with which the kubelet does not start or pods lose near pairs.
 func managerSettings(n *Node) []Finding {
 	if n.settings.unread != nil {
 		return nil
 	}
-	return slices.Concat(n.Refusals(), adviseSettings(n.settings), n.staleStates())
+	return slices.Concat(n.Refusals(), adviseSettings(n.settings))
 }
 
 // Refusals checks the kubelet's own conditions at its start, of the settings that Tandem reads: with a
@@ -310,105 +326,67 @@ func wholeNodesReserved(f *settings) (findings []Finding) {
 	return findings
 }
 
-// staleStates returns findings of the state files with which the kubelet does not start, or whose content is
-// unknown. A missing file is not stale: the kubelet starts without it.
-func (n *Node) staleStates() (stale []Finding) {
-	f, dir := n.settings, n.KubeletDir
-	cpus, err := kubelet.ReadCPUState(dir)
-	file := stateFile{"cpu-state", kubelet.CPUStateFile, filepath.Join(dir, kubelet.CPUStateFile)}
-	found := file.otherPolicy(cpus.PolicyName, f.CPUPolicy)
-	if err == nil && len(found) == 0 {
-		found, err = f.judgeCPUs(file, cpus)
+// judgeState completes the finding of a state file, which a manager keeps for the kubelet's next start: with
+// another policy than the configured one the kubelet does not start; with an error the content is unknown. A
+// missing file is not stale: the kubelet starts without it.
+func (n *Node) judgeState(f *Finding, name, policy, configured string, err error) {
+	path := filepath.Join(n.KubeletDir, name)
+	remove := restartAround("rm " + path)
+	f.Fix = []string{"drain the node, then: " + remove}
+	switch {
+	case n.settings.unread != nil:
+	case err == nil && policy != configured:
+		f.Summary = fmt.Sprintf("The kubelet's %s is of the policy %s, and %s is configured.", name, policy,
+			configured)
+		f.Why = "The kubelet will not start again: the file has to be removed whenever the policy changes."
+		f.addSeen("%s: policyName %s", path, policy)
+	case err != nil && !errors.Is(err, fs.ErrNotExist) && !n.noteDenied(path, err):
+		f.Severity, f.Summary = Unknown, fmt.Sprintf("The content of the kubelet's %s is unknown.", name)
+		f.addSeen("%v", err)
+		f.Why = "The kubelet does not start with a damaged state file."
+		f.Fix = []string{"if the kubelet does not start: " + remove}
 	}
-	stale = append(stale, n.judgeState(file, found, err)...)
-
-	memory, err := kubelet.ReadMemoryState(dir)
-	file = stateFile{"memory-state", kubelet.MemoryStateFile, filepath.Join(dir, kubelet.MemoryStateFile)}
-	return append(stale, n.judgeState(file, file.otherPolicy(memory.PolicyName, f.MemoryPolicy), err)...)
-}
-
-// stateFile is the state that a manager keeps for the kubelet's next start.
-type stateFile struct{ id, name, path string }
-
-// judgeState returns what was found in a file that was read, otherwise why its content is unknown.
-func (n *Node) judgeState(s stateFile, found []Finding, err error) []Finding {
-	if err == nil {
-		return found
-	}
-	if errors.Is(err, fs.ErrNotExist) || n.noteDenied(s.path, err) {
-		return nil
-	}
-	return []Finding{{
-		ID: s.id, Severity: Unknown,
-		Summary:  fmt.Sprintf("The content of the kubelet's %s is unknown.", s.name),
-		Evidence: []string{err.Error()},
-		Why:      "The kubelet does not start with a damaged state file.",
-		Fix:      []string{"if the kubelet does not start: " + s.removeCommand()},
-	}}
-}
-
-func (s stateFile) removeCommand() string { return restartAround("rm " + s.path) }
-
-func (s stateFile) findStale(summary, why string, evidence ...string) []Finding {
-	evidence[0] = s.path + ": " + evidence[0]
-	return []Finding{{
-		ID: s.id, Severity: Error, Summary: summary, Evidence: evidence, Why: why,
-		Fix: []string{"drain the node, then: " + s.removeCommand()},
-	}}
-}
-
-func (s stateFile) otherPolicy(policy, configured string) []Finding {
-	if policy == configured {
-		return nil
-	}
-	return s.findStale(
-		fmt.Sprintf("The kubelet's %s is of the policy %s, and %s is configured.", s.name, policy, configured),
-		"The kubelet will not start again: the file has to be removed whenever the policy changes.",
-		"policyName "+policy)
 }
 
 // judgeCPUs repeats the checks of the static policy at the kubelet's start (validateState in
 // pkg/kubelet/cm/cpumanager/policy_static.go). Which CPUs an amount takes is unknown.
-func (f *settings) judgeCPUs(s stateFile, state kubelet.CPUState) ([]Finding, error) {
-	if f.CPUPolicy != static || state.DefaultCPUSet == "" || len(f.CPUs) == 0 {
-		return nil, nil
+func (n *Node) judgeCPUs(f *Finding, state kubelet.CPUState) error {
+	k, path := n.settings, filepath.Join(n.KubeletDir, kubelet.CPUStateFile)
+	if k.CPUPolicy != static || state.DefaultCPUSet == "" || len(k.CPUs) == 0 {
+		return nil
 	}
 	shared, err := topology.ParseCPUSet(state.DefaultCPUSet)
 	if err != nil {
-		return nil, fmt.Errorf("read defaultCpuSet of %s: %w", s.path, err)
+		return fmt.Errorf("read defaultCpuSet of %s: %w", path, err)
 	}
 	known := maps.Clone(shared)
 	for _, containers := range state.Entries {
 		for _, list := range containers {
 			own, err := topology.ParseCPUSet(list)
 			if err != nil {
-				return nil, fmt.Errorf("read entries of %s: %w", s.path, err)
+				return fmt.Errorf("read entries of %s: %w", path, err)
 			}
 			maps.Copy(known, own)
 		}
 	}
-	stale := func(summary, evidence string) ([]Finding, error) {
-		return s.findStale(summary, "The kubelet will not start again.", "defaultCpuSet "+state.DefaultCPUSet,
-			evidence), nil
-	}
-	all := f.allCPUs()
-	if named, err := f.reservedSet(); err == nil && f.ReservedCPUs != "" {
-		strict := f.CPUOptions["strict-cpu-reservation"] == "true"
-		kept := len(named.Without(shared)) == 0
+	all, evidence := k.allCPUs(), ""
+	if named, err := k.reservedSet(); err == nil && k.ReservedCPUs != "" {
+		strict := k.CPUOptions["strict-cpu-reservation"] == "true"
+		evidence = "reserved: " + named.String()
 		switch {
 		case strict && len(shared.Without(named)) < len(shared):
-			return stale("Strictly reserved CPUs are in the shared pool of cpu_manager_state.",
-				"reserved: "+named.String())
-		case !strict && !kept:
-			return stale("Reserved CPUs are assigned to containers in cpu_manager_state.",
-				"reserved: "+named.String())
+			f.Summary = "Strictly reserved CPUs are in the shared pool of cpu_manager_state."
+		case !strict && len(named.Without(shared)) > 0:
+			f.Summary = "Reserved CPUs are assigned to containers in cpu_manager_state."
 		case strict:
 			all = all.Without(named)
 		}
 	}
-	if len(all.Without(known)) > 0 || len(known.Without(all)) > 0 {
-		return stale("The CPUs in cpu_manager_state are not those of the machine.",
-			"CPUs of this machine: "+all.String())
+	if f.Summary == "" && (len(all.Without(known)) > 0 || len(known.Without(all)) > 0) {
+		f.Summary = "The CPUs in cpu_manager_state are not those of the machine."
+		evidence = "CPUs of this machine: " + all.String()
 	}
-	return nil, nil
+	f.Why = "The kubelet will not start again."
+	f.Evidence = evidenceIf(f.Summary != "", path+": defaultCpuSet "+state.DefaultCPUSet, evidence)
+	return nil
 }

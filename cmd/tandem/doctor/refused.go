@@ -74,7 +74,7 @@ func (n *Node) judgeRefused() (f judged) {
 	node := coordinator.NewNode(n.status.Resources, empty.manager)
 	cpus := func(count int) model.Hints { return empty.manager.Rule.Hints(empty.cpuDemand(count)) }
 	for _, group := range n.Refused.Pods.groups {
-		shape, known := shapeOf(n.status.Resources, group.Containers)
+		shape, known := describeShape(n.status.Resources, group.Containers)
 		if !known {
 			f.unknown += group.Number
 			continue
@@ -263,50 +263,34 @@ func (r *RefusedPods) Set(text string) error {
 	return nil
 }
 
-// shape is the requests of a pod's containers.
-type shape []containerShape
-
-type containerShape struct{ gpus, vfs, cpus int }
-
-// shapeOf returns the shape of a pod; false if no container requests an offered device.
-func shapeOf(offered []coordinator.Resource, containers []intent.Container) (s shape, known bool) {
+// describeShape returns the requests of a pod, as "2 GPUs and 2 VFs with 8 CPUs", containers one after the
+// other; false if no container requests an offered device.
+func describeShape(offered []coordinator.Resource, containers []intent.Container) (shape string, known bool) {
+	var all []string
 	for _, c := range containers {
-		one := containerShape{cpus: c.CPUs}
-		for _, r := range offered {
-			switch device.Kind(r.Kind) {
-			case device.GPU:
-				one.gpus += c.Requests[r.Name]
-			case device.VF:
-				one.vfs += c.Requests[r.Name]
-			}
-		}
-		known = known || one.gpus+one.vfs > 0
-		if one != (containerShape{}) {
-			s = append(s, one)
-		}
-	}
-	return s, known
-}
-
-// String returns "2 GPUs and 2 VFs with 8 CPUs", containers one after the other.
-func (s shape) String() string {
-	var containers []string
-	for _, c := range s {
 		var parts []string
-		if c.gpus > 0 {
-			parts = append(parts, cli.Count(c.gpus, "GPU"))
-		}
-		if c.vfs > 0 {
-			parts = append(parts, cli.Count(c.vfs, "VF"))
+		for _, kind := range []device.Kind{device.GPU, device.VF} {
+			count := 0
+			for _, r := range offered {
+				if r.Kind == string(kind) {
+					count += c.Requests[r.Name]
+				}
+			}
+			if count > 0 {
+				parts = append(parts, cli.Count(count, strings.ToUpper(string(kind))))
+				known = true
+			}
 		}
 		text := strings.Join(parts, " and ")
 		switch {
-		case c.cpus > 0 && text != "":
-			text += " with " + cli.Count(c.cpus, "CPU")
-		case c.cpus > 0:
-			text = cli.Count(c.cpus, "CPU")
+		case c.CPUs > 0 && text != "":
+			text += " with " + cli.Count(c.CPUs, "CPU")
+		case c.CPUs > 0:
+			text = cli.Count(c.CPUs, "CPU")
+		case text == "":
+			continue
 		}
-		containers = append(containers, text)
+		all = append(all, text)
 	}
-	return strings.Join(containers, " + ")
+	return strings.Join(all, " + "), known
 }
