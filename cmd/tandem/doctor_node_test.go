@@ -262,10 +262,10 @@ func (s *sick) findings() []doctor.Finding {
 	}
 	findings, want := found.Findings, cli.ExitOK
 	if len(findings) > 0 {
-		want = exitUnknown
+		want = cli.ExitUnknown
 	}
 	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }) {
-		want = exitFound
+		want = cli.ExitFound
 	}
 	if code != want || stderr != "" {
 		s.t.Errorf("exit code %d, want %d; standard error %q", code, want, stderr)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 )
 
 // TestDoctorOfRecordings: the report on each recorded machine matches the schema and says what is unknown.
@@ -17,7 +19,7 @@ func TestDoctorOfRecordings(t *testing.T) {
 	}
 	for _, file := range files {
 		code, stdout, stderr := run("doctor", "--machine", file, "-o", "json")
-		if code != exitFound && code != exitUnknown || stderr != "" {
+		if code != cli.ExitFound && code != cli.ExitUnknown || stderr != "" {
 			t.Errorf("%s: exit code %d, standard error %q", file, code, stderr)
 		}
 		validate(t, "doctor", stdout)

@@ -13,8 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
 // TestDoctorKnowsTheCost: doctor quotes the measurement of the default scheduler in docs/performance.md: the
@@ -27,7 +25,7 @@ func TestDoctorKnowsTheCost(t *testing.T) {
 	}
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	s.with("--refused-pods", "1")
-	text := string(doctor.Report(s.findings()))
+	_, text, _ := run(s.command()...)
 	row := regexp.MustCompile(`(?m)^\| default scheduler \|[^|]*\| ([\d.]+) \|`).FindSubmatch(page)
 	if row == nil {
 		t.Fatal("docs/performance.md has no row of the default scheduler")

@@ -509,10 +509,10 @@ func check(t *testing.T, findings []doctor.Finding, want, about string) {
 	}
 	slices.Sort(ids)
 	if diff := cmp.Diff(strings.Fields(want), slices.Compact(ids)); diff != "" {
-		t.Errorf("findings (-want +got):\n%s%s", diff, doctor.Report(findings))
+		t.Errorf("findings (-want +got):\n%s%+v", diff, findings)
 	}
 	if !told {
-		t.Errorf("nothing is said about %q:\n%s", about, doctor.Report(findings))
+		t.Errorf("nothing is said about %q: %+v", about, findings)
 	}
 }
 

@@ -189,7 +189,7 @@ func TestDocumentedPlugin(t *testing.T) {
 		}
 		count++
 		code, stdout, stderr := plugin(kubeconfig, c.Args[1:]...)
-		if code != cli.ExitOK && code != exitFound && code != exitUnknown || stdout == "" {
+		if code != cli.ExitOK && code != cli.ExitFound && code != cli.ExitUnknown || stdout == "" {
 			t.Errorf("%s: exit code %d, %s%s", c, code, stdout, stderr)
 		}
 	}

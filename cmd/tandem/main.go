@@ -8,7 +8,8 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime/debug"
+	"path/filepath"
+	"runtime"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -17,8 +18,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 )
 
 func main() {
@@ -39,66 +43,19 @@ source <(tandem completion bash)`,
 bash needs the package bash-completion. kubectl completes "kubectl tandem" by itself, if kubectl_complete-tandem, a link to
 tandem, is in PATH.`},
 	})
-	root.AddCommand(newTopo(), newRecord(), newQualify(), newPlan(), newStatus(), newExplain(), newVerify(),
-		newDoctor(), newVersion(), newMoved("play"), newMoved("simulate"))
+	root.AddCommand(newTopo(), newRecord(), qualify.NewCommand(), newPlan(), coordinator.NewStatusCommand(),
+		coordinator.NewExplainCommand(), verify.NewCommand(), doctor.NewCommand(), cli.NewVersionCommand(),
+		newMoved("play"), newMoved("simulate"))
 	return root
 }
 
-// newVersion returns a command with more than --version: the source, Go and the platform.
-func newVersion() *cobra.Command {
-	format := cli.OneOf(cli.AsTable, cli.AsJSON)
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, commit, Go version and platform",
-		Args:  cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			info, _ := debug.ReadBuildInfo()
-			build := cli.NewBuild(cmd.Root().Name(), info)
-			return format.Write(cmd, build, build.Table)
-		},
-	}
-	format.Register(cmd)
-	return cmd
-}
-
-// Output formats beside those of package cli: with every device, as a picture, as NCCL's topology
+// Output formats beside those of package cli: as a picture, as NCCL's topology
 // file, as the objects that the DRA driver publishes.
 const (
-	asWide  = "wide"
 	asSVG   = "svg"
 	asNCCL  = "nccl"
 	asSlice = "resourceslices"
 )
-
-// Exit codes beside those of package cli: of plan and doctor; of doctor alone.
-const (
-	exitFound   = 3
-	exitUnknown = 4
-)
-
-// registerSource adds the flags of commands that read this node or a recorded machine.
-func registerSource(cmd *cobra.Command, s *machine.Source) {
-	flags := cmd.Flags()
-	flags.StringVar(&s.Recording, "machine", "", "recorded machine, a file of tandem record or tandem qualify")
-	flags.StringVar(&s.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
-	registerTopologyFile(flags, &s.TopologyFile)
-	cli.CompleteMachines(cmd)
-}
-
-func registerTopologyFile(flags *pflag.FlagSet, file *string) {
-	flags.StringVar(file, "topology-file", "",
-		"NCCL topology file (NCCL_TOPO_FILE) with the PCIe switches, for a guest with a flat PCI tree in sysfs")
-}
-
-func registerRunDir(flags *pflag.FlagSet, dir *string) {
-	flags.StringVar(dir, "run-dir", "",
-		"--run-dir of the plugins (default the folder in which a plugin answers: "+
-			"device-plugins/tandem in the kubelet's folder, or /run/tandem)")
-}
-
-func registerKubeletDir(flags *pflag.FlagSet, dir *string) {
-	flags.StringVar(dir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
-}
 
 // checkSource refuses two sources at once.
 func checkSource(flags *pflag.FlagSet) error {
@@ -158,5 +115,26 @@ func newMoved(name string) *cobra.Command {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: the command is tandem-lab %s\n", cmd.CommandPath(), name)
 			return cli.FoundError(cli.ExitUsage)
 		},
+	}
+}
+
+// The names under which kubectl finds the plugin tandem and its completion (kubectl v1.26 and later start
+// kubectl_complete-tandem with the arguments so far).
+const (
+	asPlugin     = "kubectl-tandem"
+	asCompletion = "kubectl_complete-tandem"
+)
+
+// commandOf returns the command for the name under which the program was started, and the arguments.
+func commandOf(args []string) (*cobra.Command, []string) {
+	switch filepath.Base(args[0]) {
+	case asPlugin:
+		return cluster.NewCommand(), args[1:]
+	case asCompletion:
+		return cluster.NewCommand(), append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
+	default:
+		root := newRoot()
+		refuseNodeCommands(root, runtime.GOOS)
+		return root, args[1:]
 	}
 }

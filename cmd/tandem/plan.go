@@ -20,7 +20,7 @@ func newPlan() *cobra.Command {
 	var q machine.Question
 	var stock bool
 	var width int
-	format := cli.OneOf(cli.AsTable, cli.AsJSON, asSVG).WithVerdicts(planVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON, asSVG)
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Show the GPUs and VFs that a container would get",
@@ -72,12 +72,12 @@ Whether a pool without excludeTopology has NUMA hints follows from the machine, 
 				err = format.Write(cmd, answer, answer.Table)
 			}
 			if err == nil && answer.IsRejected() {
-				err = cli.FoundError(exitFound)
+				err = cli.FoundError(cli.ExitFound)
 			}
 			return err
 		},
 	}
-	registerSource(cmd, &from)
+	from.RegisterFlags(cmd)
 	cmd.Flags().UintVar(&q.GPUs, "gpus", 0,
 		"number of requested GPUs, or of partitions if the GPUs are partitioned")
 	cmd.Flags().UintVar(&q.VFs, "vfs", 0, "number of requested VFs")
@@ -91,36 +91,3 @@ Whether a pool without excludeTopology has NUMA hints follows from the machine, 
 	format.Register(cmd)
 	return cmd
 }
-
-// Distances of a pair on one switch or C2C link, and of others: in the third column of a table of pairs,
-// and after a number of pairs. Names of resources and netdevs can contain the same words.
-const (
-	near = `(?:^ *\S+  +\S+  +|\b\d+ )(PIX|PXB|C2C)\b`
-	far  = `(?:^ *\S+  +\S+  +|\b\d+ )(PHB|NODE|SYS|UNK)\b`
-)
-
-// The words of each command's output that judge. A name of a pod, resource or device is none of them: a
-// pattern includes the words, spaces or punctuation around the word.
-var (
-	doctorVerdicts = cli.Verdicts{Good: `^No problem\b`, Doubtful: `^(?:WARNING|UNKNOWN)\b`, Bad: `^ERROR\b`}
-	planVerdicts   = cli.Verdicts{
-		Good: near, Doubtful: far + `|^note:`, Bad: `\bthe kubelet rejects this request\b`,
-	}
-	verifyVerdicts = cli.Verdicts{
-		Good: near + `|^verified\b|^\d+  .*?  (ok)\b`, Doubtful: far,
-		Bad: `^not verified\b|^\d+  .*?  (slow|failed)\b`,
-	}
-	statusVerdicts = cli.Verdicts{
-		Good: `; kubelet (up)$`,
-		Doubtful: `^(?:DEGRADED|STALE|NOT ENFORCED|HEALTH)\b|\bNOT REGISTERED\b|\((degraded): ` +
-			`|\b(degraded): kubectl `,
-		Bad: `^KUBELET DOWN\b|\bNO ANSWER\b|\bkubelet down\b|^HEALTH \d+ devices? of \S+ (failed): |\((failed): ` +
-			`|\(\d+ \w+ (unhealthy)\)|  (?:allocated, )?(unhealthy)(?: |$)`,
-	}
-	qualifyVerdicts = cli.Verdicts{
-		Good: `^\w+ +(passed)\b`, Doubtful: `^\w+ +(incomplete)\b`, Bad: `^\w+ +(failed)\b`,
-	}
-	explainVerdicts = cli.Verdicts{
-		Good: near, Doubtful: far + `|\bis degraded\b`, Bad: `\bwas (?:refused|rejected)\b|  (refused)(?:: |  )`,
-	}
-)

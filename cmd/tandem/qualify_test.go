@@ -45,7 +45,7 @@ func TestQualify(t *testing.T) {
 	node := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
 	command, file := node.qualifying()
 	code, stdout, stderr := run(command...)
-	if code != exitUnknown || stderr != "" || !strings.Contains(stdout, "offer      incomplete") {
+	if code != cli.ExitUnknown || stderr != "" || !strings.Contains(stdout, "offer      incomplete") {
 		t.Fatalf("exit code %d, %q: %s", code, stdout, stderr)
 	}
 	r, text := readReport(t, file)
@@ -88,12 +88,12 @@ func TestQualifyWithFiles(t *testing.T) {
 	node.write("other.json", strings.ReplaceAll(pair, "%", "0000:0d:00.1"))
 	command, file := node.qualifying(
 		"--nccl-topology", node.path("topo.xml"), "--verified", node.path("pod.json"))
-	if code, _, stderr := run(command...); code != exitUnknown {
+	if code, _, stderr := run(command...); code != cli.ExitUnknown {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	r, _ := readReport(t, file)
 	for _, result := range r.Results[4:] {
-		if result.Verdict != qualify.Passed {
+		if result.Verdict != "passed" {
 			t.Errorf("%s is %s: %q", result.Part, result.Verdict, result.Details)
 		}
 	}

@@ -112,7 +112,7 @@ func runDocumented(t *testing.T, c docs.Command, args []string) string {
 	}
 	code, stdout, stderr := run(args...)
 	judges := args[0] == "doctor" || args[0] == "qualify"
-	if code != cli.ExitOK && (code != exitFound && code != exitUnknown || !judges) ||
+	if code != cli.ExitOK && (code != cli.ExitFound && code != cli.ExitUnknown || !judges) ||
 		stdout+stderr == "" {
 		t.Errorf("%s: exit code %d\n%s%s", c, code, stdout, stderr)
 	}

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -39,7 +37,7 @@ on any computer.`,
 			if err != nil {
 				return fmt.Errorf("read %s: %w", from.SysfsRoot, err)
 			}
-			if err := writeNew(machine, file, force, cmd.OutOrStdout()); err != nil {
+			if err := cli.WriteNew(machine, file, force, cmd.OutOrStdout()); err != nil {
 				return err
 			}
 			summariseRecording(machine, cmd.ErrOrStderr())
@@ -50,34 +48,6 @@ on any computer.`,
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write (default standard output)")
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file")
 	return cmd
-}
-
-// writeNew writes to the named file, which has to be new unless force is set, or to stdout.
-func writeNew(content io.WriterTo, name string, force bool, stdout io.Writer) error {
-	if name == "" {
-		_, err := content.WriteTo(stdout)
-		return err
-	}
-	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if force {
-		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	}
-	var text bytes.Buffer
-	if _, err := content.WriteTo(&text); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(name, flags, 0o644)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("write %s: the file exists; --force overwrites the file", name)
-	}
-	if err != nil {
-		return fmt.Errorf("write file: %w", err)
-	}
-	_, err = file.Write(text.Bytes())
-	if err = errors.Join(err, file.Close()); err != nil && !force {
-		err = errors.Join(err, os.Remove(name)) // the next run writes a new one
-	}
-	return err
 }
 
 // summariseRecording reports the recorded and the omitted parts.

@@ -102,7 +102,7 @@ func TestDoctorWithoutRights(t *testing.T) {
 			s.with("--kubelet-config-dir", s.path("drop-ins"))
 			s.close(closed...)
 			code, stdout, stderr := runAsNobody(t, s.command()...)
-			if code != exitUnknown || stderr != "" || strings.Count(stdout, "UNKNOWN no-right: ") != 1 ||
+			if code != cli.ExitUnknown || stderr != "" || strings.Count(stdout, "UNKNOWN no-right: ") != 1 ||
 				!strings.Contains(stdout, "\n1 found: ") {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
@@ -126,7 +126,7 @@ func TestDoctorsOwnFolder(t *testing.T) {
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	s.check(os.Chmod(s.root, 0o755))
 	s.check(os.Mkdir(s.path("run"), 0o755))
-	if code, stdout, stderr := runAsNobody(t, s.command()...); code != cli.ExitOK && code != exitUnknown ||
+	if code, stdout, stderr := runAsNobody(t, s.command()...); code != cli.ExitOK && code != cli.ExitUnknown ||
 		strings.Contains(stdout, "run-folder") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}

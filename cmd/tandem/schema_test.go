@@ -71,9 +71,7 @@ type schemas struct {
 var words = map[reflect.Type][]string{
 	reflect.TypeFor[topology.Level]():  {"PIX", "PXB", "C2C", "PHB", "NODE", "SYS", "UNK"},
 	reflect.TypeFor[doctor.Severity](): {string(doctor.Error), string(doctor.Warning), string(doctor.Unknown)},
-	reflect.TypeFor[qualify.Verdict](): {
-		string(qualify.Passed), string(qualify.Failed), string(qualify.Incomplete),
-	},
+	reflect.TypeFor[qualify.Verdict](): {"passed", "failed", "incomplete"},
 }
 
 func (s *schemas) of(t reflect.Type) map[string]any {

@@ -128,7 +128,7 @@ func TestStatusOfMachines(t *testing.T) {
 			if err := json.Unmarshal([]byte(succeed(t, append(ask, "-o", "json")...)), &s); err != nil {
 				t.Fatal(err)
 			}
-			if s.Kubelet == nil || (s.Kubelet.State == coordinator.KubeletUp) != (c.kubelet != "") ||
+			if s.Kubelet == nil || (s.Kubelet.State == "up") != (c.kubelet != "") ||
 				s.Totals.GPUs.All != len(answer.GetResources()[0].GetDevices()) {
 				t.Errorf("JSON has %+v, %+v", s.Kubelet, s.Totals)
 			}

@@ -88,9 +88,9 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 			return format.Write(cmd, m, m.Table)
 		},
 	}
-	registerSource(cmd, &from)
+	from.RegisterFlags(cmd)
 	format.Register(cmd)
-	registerRunDir(cmd.Flags(), &runDir)
+	cli.RegisterRunDir(cmd.Flags(), &runDir)
 	cmd.Flags().StringSliceVar(&only, "devices", nil,
 		`with -o nccl: addresses of the GPUs and VFs to write, or "container" for the devices of the current container`)
 	published.registerFlags(cmd.Flags())

@@ -87,7 +87,9 @@ func TestForms(t *testing.T) {
 			}
 		}
 		for _, command := range regexp.MustCompile(`"(?:sudo )?tandem (\w+)`).FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(root, "cmd/tandem", command[1]+".go")); err != nil {
+			at := filepath.Join(root, "cmd/tandem", command[1])
+			_, err := os.Stat(at + ".go")
+			if _, other := os.Stat(at + "/command.go"); err != nil && other != nil {
 				t.Errorf("%s names tandem %s: %v", name, command[1], err)
 			}
 		}

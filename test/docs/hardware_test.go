@@ -192,7 +192,7 @@ func evidence(t *testing.T, name string) string {
 	}
 	list := []string{r.Tandem}
 	for _, result := range r.Results {
-		if result.Verdict == qualify.Passed && result.Part != "machine" {
+		if result.Verdict == "passed" && result.Part != "machine" {
 			list = append(list, result.Part)
 		}
 	}

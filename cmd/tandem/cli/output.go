@@ -31,19 +31,12 @@ const (
 
 // Output is the flag -o of a command. The first of its formats is the default.
 type Output struct {
-	Format   string
-	formats  []string
-	verdicts Verdicts // of the text for people
+	Format  string
+	formats []string
 }
 
 // OneOf returns the flag with these formats.
 func OneOf(formats ...string) Output { return Output{Format: formats[0], formats: formats} }
-
-// WithVerdicts adds the verdicts of the text for people.
-func (o Output) WithVerdicts(verdicts Verdicts) Output {
-	o.verdicts = verdicts
-	return o
-}
 
 // String implements pflag.Value.
 func (o *Output) String() string { return o.Format }
@@ -94,7 +87,7 @@ func (o *Output) Show(cmd *cobra.Command, text []byte) error {
 		_, err := cmd.OutOrStdout().Write(text)
 		return err
 	}
-	return screenOf(cmd).Show(text, o.verdicts)
+	return screenOf(cmd).Show(text, commandVerdicts[cmd.Name()])
 }
 
 // screenOf returns the screen of a command.
@@ -125,14 +118,14 @@ func newScreen(out io.Writer, mode string, env func(string) string) Screen {
 
 // Show writes a text. The words that judge are found in the text before it is folded, so that their colours
 // do not depend on the width. Foreign characters are escaped first: an escape takes more room.
-func (s Screen) Show(text []byte, verdicts Verdicts) error {
+func (s Screen) Show(text []byte, words verdicts) error {
 	text = []byte(PrintableLines(string(text)))
 	out, ok := s.Out.(*PrintableWriter)
 	if !ok || !s.Colour {
 		_, err := s.Out.Write(foldText(text, s.Width))
 		return err
 	}
-	for _, part := range splitRuns(foldText(verdicts.shadeWords(text), s.Width)) {
+	for _, part := range splitRuns(foldText(words.shadeWords(text), s.Width)) {
 		out.WriteControl(string(part.colour))
 		_, err := io.WriteString(out, part.text)
 		if part.colour != "" {
@@ -187,8 +180,8 @@ type Build struct {
 	Platform string `json:"platform"`         // as in "linux/amd64"
 }
 
-// NewBuild returns the build of a program with a name.
-func NewBuild(program string, info *debug.BuildInfo) Build {
+// newBuild returns the build of a program with a name.
+func newBuild(program string, info *debug.BuildInfo) Build {
 	b := Build{
 		Program: program, Release: version.Of(info), Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -209,6 +202,23 @@ func (b Build) Table() []byte {
 	rows.Add("go", b.Go)
 	rows.Add("platform", b.Platform)
 	return fmt.Appendf(nil, "%s %s\n%s", b.Program, b.Release, &rows)
+}
+
+// NewVersionCommand returns a command with more than --version: the source, Go and the platform.
+func NewVersionCommand() *cobra.Command {
+	format := OneOf(AsTable, AsJSON)
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, commit, Go version and platform",
+		Args:  NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			info, _ := debug.ReadBuildInfo()
+			build := newBuild(cmd.Root().Name(), info)
+			return format.Write(cmd, build, build.Table)
+		},
+	}
+	format.Register(cmd)
+	return cmd
 }
 
 // Rows are rows of cells in columns, two spaces apart. The last cell of a row is as wide as it is.

@@ -113,11 +113,13 @@ func commandNames(root *cobra.Command) (names []string) {
 	return names
 }
 
-// Exit codes of all commands; a FoundError adds others.
+// Exit codes: of all commands; of commands that judge, after printed findings, as [FoundError].
 const (
-	ExitOK    = 0
-	ExitError = 1
-	ExitUsage = 2
+	ExitOK      = 0
+	ExitError   = 1
+	ExitUsage   = 2
+	ExitFound   = 3
+	ExitUnknown = 4 // nothing but unknown results
 )
 
 // MoreExitCodes is the annotation of a command with its additional exit codes, for the help text.

@@ -43,10 +43,10 @@ const (
 	none   colour = "\x1b[0m"
 )
 
-// Verdicts are regular expressions for the words of an output that judge; "" stands for no word. Of a match
+// verdicts are regular expressions for the words of an output that judge; "" stands for no word. Of a match
 // the first group that took part has the colour, or without one the whole match. Colour is never the only
 // carrier of a verdict.
-type Verdicts struct{ Good, Doubtful, Bad string }
+type verdicts struct{ Good, Doubtful, Bad string }
 
 // span is a part of a text with a colour.
 type span struct {
@@ -63,7 +63,7 @@ const shades = 0xF0000
 
 // shadeWords replaces the characters of the words that judge by runes of their colours: each takes the room
 // of the character, and keeps its colour wherever the word is moved.
-func (v Verdicts) shadeWords(text []byte) []byte {
+func (v verdicts) shadeWords(text []byte) []byte {
 	var out strings.Builder
 	begin := 0
 	for _, part := range v.findSpans(text) {
@@ -119,7 +119,7 @@ func splitRuns(shaded []byte) (parts []run) {
 }
 
 // findSpans returns the coloured parts of a text, in order and without overlaps.
-func (v Verdicts) findSpans(text []byte) []span {
+func (v verdicts) findSpans(text []byte) []span {
 	var all []span
 	for _, of := range []struct {
 		pattern string

@@ -14,17 +14,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var verdicts = Verdicts{Good: `^ok\b|: (fine)$`, Doubtful: `^WARNING\b`, Bad: `^ERROR\b|^WARNING ERROR`}
+var testWords = verdicts{Good: `^ok\b|: (fine)$`, Doubtful: `^WARNING\b`, Bad: `^ERROR\b|^WARNING ERROR`}
 
 // TestShow: verdicts have colours, and foreign text has none.
 func TestShow(t *testing.T) {
 	t.Parallel()
 	const text = "ERROR one\nWARNING ERROR\nok: fine\nnot ok \x1b[31m\n"
 	const plain = "ERROR one\nWARNING ERROR\nok: fine\nnot ok \\u001b[31m\n"
-	show := func(colour bool, verdicts Verdicts) string {
+	show := func(colour bool, words verdicts) string {
 		var out bytes.Buffer
 		screen := Screen{Out: NewPrintableWriter(&out), Colour: colour}
-		if err := screen.Show([]byte(text), verdicts); err != nil {
+		if err := screen.Show([]byte(text), words); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
@@ -32,11 +32,11 @@ func TestShow(t *testing.T) {
 	const want = "\x1b[31mERROR\x1b[0m one\n\x1b[31mWARNING ERROR\x1b[0m\n" +
 		"\x1b[32mok\x1b[0m: \x1b[32mfine\x1b[0m\n" +
 		"not ok \\u001b[31m\n"
-	if diff := cmp.Diff(want, show(true, verdicts)); diff != "" {
+	if diff := cmp.Diff(want, show(true, testWords)); diff != "" {
 		t.Error(diff)
 	}
 	for name, got := range map[string]string{
-		"without colour": show(false, verdicts), "without verdicts": show(true, Verdicts{}),
+		"without colour": show(false, testWords), "without verdicts": show(true, verdicts{}),
 	} {
 		if diff := cmp.Diff(plain, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -48,7 +48,7 @@ func TestShow(t *testing.T) {
 func TestColoursTakeNoRoom(t *testing.T) {
 	t.Parallel()
 	const text = "NAME  STATE\na     ok b c d e f\n"
-	words := Verdicts{Good: `\b(?:ok|b|c|d)\b`}
+	words := verdicts{Good: `\b(?:ok|b|c|d)\b`}
 	var plain, coloured bytes.Buffer
 	for out, colour := range map[*bytes.Buffer]bool{&plain: false, &coloured: true} {
 		s := Screen{Out: NewPrintableWriter(out), Width: 14, Colour: colour}
@@ -71,7 +71,7 @@ func TestColoursAtAnyWidth(t *testing.T) {
 	t.Parallel()
 	const text = "one line; kubelet up\nKUBELET DOWN: a b c\n\n" +
 		"NAME  NOTES                     OTHER\na     NO ANSWER: it is not up   NO ANSWER\n"
-	words := Verdicts{Good: `; kubelet (up)$`, Bad: `^KUBELET DOWN\b|\bNO ANSWER\b`}
+	words := verdicts{Good: `; kubelet (up)$`, Bad: `^KUBELET DOWN\b|\bNO ANSWER\b`}
 	coloured := regexp.MustCompile(`\x1b\[3.m(.*?)\x1b\[0m`)
 	want := []string{"ANSWER", "ANSWER", "DOWN", "KUBELET", "NO", "NO", "up"}
 	for width := range 60 {
@@ -100,7 +100,7 @@ func TestEscapesTakeRoom(t *testing.T) {
 	for _, colour := range []bool{false, true} {
 		var out bytes.Buffer
 		s := Screen{Out: NewPrintableWriter(&out), Width: 24, Colour: colour}
-		if err := s.Show([]byte(text), verdicts); err != nil {
+		if err := s.Show([]byte(text), testWords); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != want {

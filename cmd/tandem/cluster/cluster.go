@@ -31,7 +31,7 @@ import (
 )
 
 // Options say which cluster is meant, and where in it Tandem's daemons are.
-type Options struct {
+type options struct {
 	Kubeconfig string // file; "" for where kubectl looks
 	Context    string // of the kubeconfig; "" for its current one
 	Namespace  string // of the pods that are asked about; "" for that of the context
@@ -41,18 +41,18 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Selector is the label by which the chart and the manifests mark the pods of the daemons.
-const Selector = "app.kubernetes.io/name in (tandem-gpu,tandem-rdma,tandem-dra)"
+// defaultSelector is the label by which the chart and the manifests mark the pods of the daemons.
+const defaultSelector = "app.kubernetes.io/name in (tandem-gpu,tandem-rdma,tandem-dra)"
 
-// Cluster is a cluster, as the caller's rights show it.
-type Cluster struct {
-	options Options
+// cluster is a cluster, as the caller's rights show it.
+type cluster struct {
+	options options
 	server  rest.Interface // of the core group
 	exec    executor
 }
 
-// Connect reads the kubeconfig. It asks nobody yet.
-func Connect(o Options) (*Cluster, error) {
+// connect reads the kubeconfig. It asks nobody yet.
+func connect(o options) (*cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
@@ -73,14 +73,14 @@ func Connect(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
 	}
-	return &Cluster{options: o, server: server, exec: execRemotely(config, server)}, nil
+	return &cluster{options: o, server: server, exec: execRemotely(config, server)}, nil
 }
 
 // askDaemon runs a command of tandem on a node, in the pod of the first daemon that answers: all daemons of a
 // node have the same answer. It returns the output of the command, and the daemon.
-func (c *Cluster) askDaemon(
-	ctx context.Context, daemons []Daemon, args func(Daemon) []string, stdin []byte,
-) (printed []byte, by Daemon, err error) {
+func (c *cluster) askDaemon(
+	ctx context.Context, daemons []daemon, args func(daemon) []string, stdin []byte,
+) (printed []byte, by daemon, err error) {
 	var failed []string
 	said := map[string]bool{} // all daemons of a node answer the same: once is enough
 	running := 0
@@ -99,7 +99,7 @@ func (c *Cluster) askDaemon(
 			what.stdin = bytes.NewReader(stdin)
 		}
 		printed, err := c.exec.runTandem(ctx, d, c.options.Timeout/time.Duration(running), what)
-		var exit *ExitError
+		var exit *exitError
 		switch {
 		case err == nil:
 			return printed, d, nil
@@ -112,7 +112,7 @@ func (c *Cluster) askDaemon(
 			said[exit.Said] = true
 		}
 	}
-	return nil, Daemon{}, errors.New(strings.Join(failed, "; "))
+	return nil, daemon{}, errors.New(strings.Join(failed, "; "))
 }
 
 // The programs of the device plugins.
@@ -123,7 +123,7 @@ const (
 
 // withPods replaces the possible reasons in the notes of a status with the states of the daemons' pods, which
 // the daemon that answers does not see.
-func withPods(notes []string, daemons []Daemon) []string {
+func withPods(notes []string, daemons []daemon) []string {
 	notes = slices.Clone(notes)
 	for i, note := range notes {
 		devices, reasons, found := strings.Cut(note, coordinator.NoGPUPlugin)
@@ -146,7 +146,7 @@ func withPods(notes []string, daemons []Daemon) []string {
 
 // gpuReason returns the reason why tandem-gpu does not offer GPUs. The GPUs and the possible reasons are from
 // the node's note.
-func gpuReason(devices, reasons string, daemons []Daemon) string {
+func gpuReason(devices, reasons string, daemons []daemon) string {
 	d, found := findProgram(daemons, gpuProgram)
 	if !found || d.Trouble != "" {
 		return describeAbsence(d, found, gpuProgram)
@@ -165,7 +165,7 @@ func gpuReason(devices, reasons string, daemons []Daemon) string {
 }
 
 // vfReason returns the note about a node on which no plugin offers VFs.
-func vfReason(daemons []Daemon) string {
+func vfReason(daemons []daemon) string {
 	d, found := findProgram(daemons, rdmaProgram)
 	if found && d.Trouble == "" {
 		return coordinator.NoVFPlugin + ": " + coordinator.NoVFSelected
@@ -174,7 +174,7 @@ func vfReason(daemons []Daemon) string {
 }
 
 // describeAbsence returns the reason why a program does not run.
-func describeAbsence(d Daemon, found bool, program string) string {
+func describeAbsence(d daemon, found bool, program string) string {
 	if !found {
 		return "no pod of " + program + " is on this node"
 	}
@@ -182,7 +182,7 @@ func describeAbsence(d Daemon, found bool, program string) string {
 }
 
 // describeTrouble returns the state of a daemon that does not run.
-func (d Daemon) describeTrouble() string {
+func (d daemon) describeTrouble() string {
 	return fmt.Sprintf("%s/%s: %s", d.Namespace, d.Pod, d.Trouble)
 }
 
@@ -199,7 +199,7 @@ type release struct {
 }
 
 // findRelease returns the DaemonSets of Tandem.
-func (c *Cluster) findRelease(ctx context.Context) (release, error) {
+func (c *cluster) findRelease(ctx context.Context) (release, error) {
 	found, idle, err := c.daemonSets(ctx)
 	if err != nil {
 		return release{}, err
@@ -229,7 +229,7 @@ func (c *Cluster) findRelease(ctx context.Context) (release, error) {
 }
 
 // searchedPlace returns the searched place, for people.
-func (c *Cluster) searchedPlace() string {
+func (c *cluster) searchedPlace() string {
 	if c.options.Daemons == "" {
 		return "all namespaces"
 	}
@@ -238,7 +238,7 @@ func (c *Cluster) searchedPlace() string {
 
 // daemonSets returns the DaemonSets with pods that can be daemons, and whether there are such DaemonSets
 // without a pod.
-func (c *Cluster) daemonSets(ctx context.Context) (sets []appsv1.DaemonSet, idle bool, err error) {
+func (c *cluster) daemonSets(ctx context.Context) (sets []appsv1.DaemonSet, idle bool, err error) {
 	selector, err := labels.Parse(c.options.Selector)
 	if err != nil {
 		return nil, false, fmt.Errorf("read selector: %w", err)

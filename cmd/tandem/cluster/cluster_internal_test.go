@@ -19,7 +19,7 @@ import (
 
 // answers is an executor whose daemons do, by the names of their pods, what they are told.
 func answers(how map[string]func(ctx context.Context, c command) error) executor {
-	return func(ctx context.Context, in Daemon, c command) error { return how[in.Pod](ctx, c) }
+	return func(ctx context.Context, in daemon, c command) error { return how[in.Pod](ctx, c) }
 }
 
 func says(text string) func(context.Context, command) error {
@@ -45,16 +45,16 @@ func hangs(ctx context.Context, _ command) error {
 func TestOneThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := &Cluster{options: Options{Timeout: 10 * time.Second}, exec: answers(
+		c := &cluster{options: options{Timeout: 10 * time.Second}, exec: answers(
 			map[string]func(context.Context, command) error{"a": hangs, "b": says(`{"mode":"dra"}`), "c": hangs},
 		)}
 		begin := time.Now()
-		n := c.askStatus(t.Context(), "node", []Daemon{{Namespace: "n", Pod: "a"}, {Namespace: "n", Pod: "b"}})
+		n := c.askStatus(t.Context(), "node", []daemon{{Namespace: "n", Pod: "a"}, {Namespace: "n", Pod: "b"}})
 		if n.Status == nil || n.Status.Mode != "dra" || n.Daemon != "n/b" || time.Since(begin) != 5*time.Second {
 			t.Errorf("after %s: %+v", time.Since(begin), n)
 		}
 		begin = time.Now()
-		n = c.askStatus(t.Context(), "node", []Daemon{
+		n = c.askStatus(t.Context(), "node", []daemon{
 			{Namespace: "n", Pod: "c"}, {Namespace: "n", Pod: "d", Trouble: "it waits"},
 		})
 		want := "n/c: no answer after 10s; n/d: it waits"
@@ -66,7 +66,7 @@ func TestOneThatHangs(t *testing.T) {
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	c := &Cluster{options: Options{Timeout: time.Minute}, exec: answers(
+	c := &cluster{options: options{Timeout: time.Minute}, exec: answers(
 		map[string]func(context.Context, command) error{
 			"old":  fails(126, "tandem: not found"),
 			"text": says("no JSON"),
@@ -92,7 +92,7 @@ func TestAnswers(t *testing.T) {
 		"long":   "n/long: the answer is longer than 4096 KiB",
 		"chatty": "n/chatty: the answer is longer than 64 KiB",
 	} {
-		n := c.askStatus(t.Context(), "node", []Daemon{{Namespace: "n", Pod: pod}})
+		n := c.askStatus(t.Context(), "node", []daemon{{Namespace: "n", Pod: pod}})
 		if n.Status != nil || !strings.HasPrefix(n.Error, want) {
 			t.Errorf("%s: %q, want %q", pod, n.Error, want)
 		}
@@ -143,12 +143,12 @@ func TestByNode(t *testing.T) {
 // TestSameAnswers: daemons of a node with the same error are quoted once.
 func TestSameAnswers(t *testing.T) {
 	t.Parallel()
-	c := &Cluster{options: Options{Timeout: time.Minute}, exec: answers(
+	c := &cluster{options: options{Timeout: time.Minute}, exec: answers(
 		map[string]func(context.Context, command) error{
 			"a": fails(1, "tandem: unknown pod"), "b": fails(1, "tandem: unknown pod"), "c": fails(1, "tandem: other"),
 		},
 	)}
-	n := c.askStatus(t.Context(), "node", []Daemon{{Pod: "a"}, {Pod: "b"}, {Pod: "c"}})
+	n := c.askStatus(t.Context(), "node", []daemon{{Pod: "a"}, {Pod: "b"}, {Pod: "c"}})
 	if want := "/a: tandem: unknown pod; /c: tandem: other"; n.Error != want {
 		t.Errorf("%q, want %q", n.Error, want)
 	}
@@ -158,17 +158,17 @@ func TestSameAnswers(t *testing.T) {
 func TestEarlierDaemons(t *testing.T) {
 	t.Parallel()
 	var asked [][]string
-	c := &Cluster{options: Options{Timeout: time.Minute}}
-	c.exec = func(_ context.Context, _ Daemon, how command) error {
+	c := &cluster{options: options{Timeout: time.Minute}}
+	c.exec = func(_ context.Context, _ daemon, how command) error {
 		asked = append(asked, how.args)
 		if slices.Contains(how.args, "--all") {
 			return fails(2, "tandem explain: unknown flag: --all")(t.Context(), how)
 		}
 		return says("decisions")(t.Context(), how)
 	}
-	q := Question{Namespace: "n", Pod: "p", Format: "table", All: true}
+	q := question{Namespace: "n", Pod: "p", Format: "table", All: true}
 	printed, err := c.askDecisions(t.Context(), q, nil,
-		[]Daemon{{Pod: "a"}})
+		[]daemon{{Pod: "a"}})
 	if err != nil || string(printed) != "decisions" || len(asked) != 2 {
 		t.Errorf("%s, %v, asked %q", printed, err, asked)
 	}

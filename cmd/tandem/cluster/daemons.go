@@ -25,8 +25,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
-// Daemon is the pod of one of Tandem's daemons.
-type Daemon struct {
+// daemon is the pod of one of Tandem's daemons.
+type daemon struct {
 	Namespace, Pod, Node string
 	Container            string            // of the daemon
 	Program              string            // "tandem-gpu"; the container's name if the command does not tell
@@ -36,15 +36,15 @@ type Daemon struct {
 
 // byNode returns the daemons of pods with a node. The daemons of a node are sorted: running daemons first,
 // then by name.
-func byNode(pods []corev1.Pod) map[string][]Daemon {
-	nodes := map[string][]Daemon{}
+func byNode(pods []corev1.Pod) map[string][]daemon {
+	nodes := map[string][]daemon{}
 	for i := range pods {
 		if d, ok := newDaemon(&pods[i]); ok {
 			nodes[d.Node] = append(nodes[d.Node], d)
 		}
 	}
 	for _, daemons := range nodes {
-		slices.SortFunc(daemons, func(a, b Daemon) int {
+		slices.SortFunc(daemons, func(a, b daemon) int {
 			return cmp.Or(compareBools(a.Trouble != "", b.Trouble != ""), cmp.Compare(a.Pod, b.Pod),
 				cmp.Compare(a.Namespace, b.Namespace))
 		})
@@ -66,16 +66,16 @@ func compareBools(a, b bool) int {
 
 // newDaemon returns the daemon of a pod: in the container that starts a program of Tandem, else in the first
 // container.
-func newDaemon(pod *corev1.Pod) (d Daemon, ok bool) {
+func newDaemon(pod *corev1.Pod) (d daemon, ok bool) {
 	if pod.Spec.NodeName == "" || len(pod.Spec.Containers) == 0 {
-		return Daemon{}, false
+		return daemon{}, false
 	}
 	at := max(0, slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		return strings.HasPrefix(c.Name, "tandem-") ||
 			len(c.Command) > 0 && strings.HasPrefix(c.Command[0], "tandem-")
 	}))
 	container := pod.Spec.Containers[at]
-	d = Daemon{
+	d = daemon{
 		Namespace: pod.Namespace, Pod: pod.Name, Node: pod.Spec.NodeName, Container: container.Name,
 		Flags: map[string]string{}, Trouble: findTrouble(pod, container.Name), Program: container.Name,
 	}
@@ -132,9 +132,9 @@ func lastMessage(ended *corev1.ContainerStateTerminated, kubelet string) string 
 }
 
 // preferWithFlag puts the daemons with a flag first: only tandem-rdma knows the configuration of VFs.
-func preferWithFlag(daemons []Daemon, flag string) []Daemon {
+func preferWithFlag(daemons []daemon, flag string) []daemon {
 	sorted := slices.Clone(daemons)
-	slices.SortStableFunc(sorted, func(a, b Daemon) int {
+	slices.SortStableFunc(sorted, func(a, b daemon) int {
 		return cmp.Or(compareBools(a.Trouble != "", b.Trouble != ""),
 			compareBools(a.Flags[flag] == "", b.Flags[flag] == ""))
 	})
@@ -142,7 +142,7 @@ func preferWithFlag(daemons []Daemon, flag string) []Daemon {
 }
 
 // flagsFor returns some of the daemon's flags for a command, by the command's names.
-func (d Daemon) flagsFor(names map[string]string) (list []string) {
+func (d daemon) flagsFor(names map[string]string) (list []string) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if value, ok := d.Flags[name]; ok {
 			list = append(list, "--"+names[name]+"="+value)
@@ -152,10 +152,10 @@ func (d Daemon) flagsFor(names map[string]string) (list []string) {
 }
 
 // findProgram returns the daemon of a program; running daemons come first.
-func findProgram(daemons []Daemon, program string) (Daemon, bool) {
-	at := slices.IndexFunc(daemons, func(d Daemon) bool { return d.Program == program })
+func findProgram(daemons []daemon, program string) (daemon, bool) {
+	at := slices.IndexFunc(daemons, func(d daemon) bool { return d.Program == program })
 	if at < 0 {
-		return Daemon{}, false
+		return daemon{}, false
 	}
 	return daemons[at], true
 }
@@ -164,7 +164,7 @@ func findProgram(daemons []Daemon, program string) (Daemon, bool) {
 const unknownFlag = "unknown flag"
 
 // executor starts a program in the pod of a daemon, and returns at the end of the program.
-type executor func(ctx context.Context, in Daemon, c command) error
+type executor func(ctx context.Context, in daemon, c command) error
 
 // command is a program with its input and output.
 type command struct {
@@ -176,7 +176,7 @@ type command struct {
 // execRemotely starts programs by the subresource exec of pods: over a websocket or, if a proxy on the way
 // takes none, over SPDY, as kubectl does.
 func execRemotely(config *rest.Config, server rest.Interface) executor {
-	return func(ctx context.Context, in Daemon, c command) error {
+	return func(ctx context.Context, in daemon, c command) error {
 		request := server.Post().Namespace(in.Namespace).Resource("pods").Name(in.Pod).SubResource("exec").
 			Param("container", in.Container).Param("stdout", "true").Param("stderr", "true")
 		for _, arg := range c.args {
@@ -205,13 +205,13 @@ func execRemotely(config *rest.Config, server rest.Interface) executor {
 	}
 }
 
-// ExitError is the exit code of tandem in a pod, and the last line of its standard error.
-type ExitError struct {
+// exitError is the exit code of tandem in a pod, and the last line of its standard error.
+type exitError struct {
 	Code int
 	Said string
 }
 
-func (e *ExitError) Error() string {
+func (e *exitError) Error() string {
 	if e.Said == "" {
 		return fmt.Sprintf("tandem ended with exit code %d", e.Code)
 	}
@@ -221,7 +221,7 @@ func (e *ExitError) Error() string {
 // runTandem starts tandem in the pod of a daemon, for as long as the timeout allows, and returns the standard
 // output. The error has the last line of the standard error.
 func (e executor) runTandem(
-	ctx context.Context, in Daemon, timeout time.Duration, what command,
+	ctx context.Context, in daemon, timeout time.Duration, what command,
 ) ([]byte, error) {
 	ctx, end := context.WithTimeout(ctx, timeout)
 	defer end()
@@ -237,7 +237,7 @@ func (e executor) runTandem(
 		return printed.Bytes(), nil
 	case errors.As(err, &code) && cause == nil:
 		return printed.Bytes(), fmt.Errorf("%s/%s: %w", in.Namespace, in.Pod,
-			&ExitError{code.Code, lastLine(said.String())})
+			&exitError{code.Code, lastLine(said.String())})
 	case errors.Is(cause, context.DeadlineExceeded):
 		return nil, fmt.Errorf("%s/%s: no answer after %s", in.Namespace, in.Pod, timeout)
 	case cause != nil:
@@ -280,12 +280,12 @@ func (b *bounded) Write(p []byte) (int, error) {
 }
 
 // Daemons returns the daemons by node.
-func (c *Cluster) Daemons(ctx context.Context) (map[string][]Daemon, error) {
+func (c *cluster) Daemons(ctx context.Context) (map[string][]daemon, error) {
 	return c.findDaemons(ctx, "")
 }
 
 // findDaemons returns the daemons of a node, or with "" of all nodes.
-func (c *Cluster) findDaemons(ctx context.Context, node string) (map[string][]Daemon, error) {
+func (c *cluster) findDaemons(ctx context.Context, node string) (map[string][]daemon, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	release, err := c.findRelease(ctx)
@@ -311,7 +311,7 @@ func (c *Cluster) findDaemons(ctx context.Context, node string) (map[string][]Da
 }
 
 // similarNode asks for a node with a daemon and a similar name.
-func (c *Cluster) similarNode(ctx context.Context, node string) string {
+func (c *cluster) similarNode(ctx context.Context, node string) string {
 	if node == "" {
 		return ""
 	}

@@ -27,11 +27,11 @@ var ofDoctor = map[string]string{
 }
 
 // Doctor returns the output of "tandem doctor" on a node, for containers with a number of CPUs, and an
-// [ExitError] for findings. The daemon's pod
+// [exitError] for findings. The daemon's pod
 // lacks the kubelet's configuration, so Doctor reads the configuration from the kubelet through the API
 // server, and the rejected pods from the API server. A failed read results in a note; doctor then
 // reports the data as unknown.
-func (c *Cluster) Doctor(
+func (c *cluster) Doctor(
 	ctx context.Context, node string, cpus int, format string,
 ) (printed []byte, notes []string, err error) {
 	daemons, err := c.findDaemons(ctx, node)
@@ -72,17 +72,17 @@ func (c *Cluster) Doctor(
 }
 
 // askDoctor runs doctor in the pod of a daemon, if possible of one with the configuration of the VFs.
-func (c *Cluster) askDoctor(
-	ctx context.Context, daemons []Daemon, args []string, configuration []byte,
+func (c *cluster) askDoctor(
+	ctx context.Context, daemons []daemon, args []string, configuration []byte,
 ) ([]byte, error) {
-	printed, _, err := c.askDaemon(ctx, preferWithFlag(daemons, "config-file"), func(d Daemon) []string {
+	printed, _, err := c.askDaemon(ctx, preferWithFlag(daemons, "config-file"), func(d daemon) []string {
 		return append(slices.Clone(args), d.flagsFor(ofDoctor)...)
 	}, configuration)
 	return printed, err
 }
 
 // listRefused returns the pods of a node that the kubelet rejected for their NUMA nodes.
-func (c *Cluster) listRefused(ctx context.Context, node string) (refused doctor.RefusedPods, err error) {
+func (c *cluster) listRefused(ctx context.Context, node string) (refused doctor.RefusedPods, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	selector := fields.Set{"spec.nodeName": node, "status.phase": string(corev1.PodFailed)}
@@ -101,7 +101,7 @@ func (c *Cluster) listRefused(ctx context.Context, node string) (refused doctor.
 
 // readConfiguration returns the effective configuration of a node's kubelet, including flags and drop-ins
 // (/configz), as a configuration file.
-func (c *Cluster) readConfiguration(ctx context.Context, node string) ([]byte, error) {
+func (c *cluster) readConfiguration(ctx context.Context, node string) ([]byte, error) {
 	answer, err := c.readConfigz(ctx, node)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (c *Cluster) readConfiguration(ctx context.Context, node string) ([]byte, e
 }
 
 // readConfigz returns the answer of a node's kubelet to /configz.
-func (c *Cluster) readConfigz(ctx context.Context, node string) ([]byte, error) {
+func (c *cluster) readConfigz(ctx context.Context, node string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	answer, err := c.server.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").DoRaw(ctx)
@@ -131,8 +131,8 @@ func (c *Cluster) readConfigz(ctx context.Context, node string) ([]byte, error) 
 }
 
 // explainRejection explains a pod that the kubelet's Topology Manager has rejected.
-func (c *Cluster) explainRejection(
-	ctx context.Context, pod *corev1.Pod, daemons []Daemon, format string,
+func (c *cluster) explainRejection(
+	ctx context.Context, pod *corev1.Pod, daemons []daemon, format string,
 ) ([]byte, error) {
 	node := c.askStatus(ctx, pod.Spec.NodeName, daemons)
 	if node.Status == nil {
@@ -145,7 +145,7 @@ func (c *Cluster) explainRejection(
 }
 
 // allDecisions returns the decisions that the plugins of a node know.
-func (c *Cluster) allDecisions(ctx context.Context, daemons []Daemon) ([]coordinator.Decision, error) {
+func (c *cluster) allDecisions(ctx context.Context, daemons []daemon) ([]coordinator.Decision, error) {
 	printed, err := c.onNode(ctx, daemons, "explain", "-o", "json")
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (c *Cluster) allDecisions(ctx context.Context, daemons []Daemon) ([]coordin
 
 // topologyManager returns the settings of a node's Topology Manager. Reading these needs the right to read
 // the kubelet's configuration.
-func (c *Cluster) topologyManager(ctx context.Context, node string) coordinator.Manager {
+func (c *cluster) topologyManager(ctx context.Context, node string) coordinator.Manager {
 	answer, err := c.readConfigz(ctx, node)
 	if err != nil {
 		return coordinator.NewManager(kubelet.Settings{}, err)

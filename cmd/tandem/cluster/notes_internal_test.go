@@ -20,34 +20,35 @@ func TestWithPods(t *testing.T) {
 		gpus    = devices + coordinator.NoGPUPlugin + "tandem-gpu does not run here, or waits for NVML: remedy"
 		vfs     = coordinator.NoVFPlugin + ": tandem-rdma does not run here"
 	)
-	daemon := func(program, trouble, vendor string) Daemon {
-		return Daemon{
+	newDaemon := func(program, trouble, vendor string) daemon {
+		return daemon{
 			Namespace: "n", Pod: program + "-x", Program: program, Trouble: trouble,
 			Flags: map[string]string{"vendor": vendor},
 		}
 	}
 	for name, c := range map[string]struct {
 		notes   []string
-		daemons []Daemon
+		daemons []daemon
 		want    []string
 	}{
 		"no pods": {[]string{gpus, vfs, "other"}, nil, []string{
 			devices + coordinator.NoGPUPlugin + "no pod of tandem-gpu is on this node",
 			coordinator.NoVFPlugin + ": no pod of tandem-rdma is on this node", "other",
 		}},
-		"crashing": {[]string{gpus, vfs}, []Daemon{
-			daemon("tandem-gpu", "its container waits: CrashLoopBackOff (no)", ""), daemon("tandem-rdma", "", ""),
+		"crashing": {[]string{gpus, vfs}, []daemon{
+			newDaemon("tandem-gpu", "its container waits: CrashLoopBackOff (no)", ""),
+			newDaemon("tandem-rdma", "", ""),
 		}, []string{
 			devices + coordinator.NoGPUPlugin + "n/tandem-gpu-x: its container waits: CrashLoopBackOff (no)",
 			coordinator.NoVFPlugin + ": " + coordinator.NoVFSelected,
 		}},
-		"waiting": {[]string{gpus}, []Daemon{daemon("tandem-gpu", "", "auto")}, []string{
+		"waiting": {[]string{gpus}, []daemon{newDaemon("tandem-gpu", "", "auto")}, []string{
 			devices + coordinator.NoGPUPlugin + "tandem-gpu waits for NVML: remedy",
 		}},
-		"other vendor": {[]string{gpus}, []Daemon{daemon("tandem-gpu", "", "amd")}, []string{
+		"other vendor": {[]string{gpus}, []daemon{newDaemon("tandem-gpu", "", "amd")}, []string{
 			devices + coordinator.NoGPUPlugin + "gpu.vendor is amd: set gpu.vendor=nvidia or auto",
 		}},
-		"without notes": {nil, []Daemon{daemon("tandem-rdma", "the pod is Pending", "")}, []string{
+		"without notes": {nil, []daemon{newDaemon("tandem-rdma", "the pod is Pending", "")}, []string{
 			"n/tandem-rdma-x: the pod is Pending",
 		}},
 	} {

@@ -27,11 +27,11 @@ import (
 // Status is the status of all nodes of a cluster, as -o json prints it.
 type Status struct {
 	Version cli.V1       `json:"version"`
-	Nodes   []NodeStatus `json:"nodes"` // by name
+	Nodes   []nodeStatus `json:"nodes"` // by name
 }
 
-// NodeStatus is the status of a node with a daemon of Tandem's.
-type NodeStatus struct {
+// nodeStatus is the status of a node with a daemon of Tandem's.
+type nodeStatus struct {
 	Name   string              `json:"name"`
 	Daemon string              `json:"daemon,omitempty"` // namespace/pod that answered
 	Error  string              `json:"error,omitempty"`  // why none did
@@ -39,20 +39,20 @@ type NodeStatus struct {
 }
 
 // HasAnswer reports whether a daemon of the node has answered.
-func (n NodeStatus) HasAnswer() bool { return n.Status != nil }
+func (n nodeStatus) HasAnswer() bool { return n.Status != nil }
 
 // atOnce is how many nodes are asked at the same time: each takes two connections of the API server.
 const atOnce = 16
 
 // Status asks the daemons of all nodes for their status. A node without an answer has an error; Status fails
 // only if no node is found.
-func (c *Cluster) Status(ctx context.Context) (Status, error) {
+func (c *cluster) Status(ctx context.Context) (Status, error) {
 	daemons, err := c.Daemons(ctx)
 	if err != nil {
 		return Status{}, err
 	}
 	names := slices.Sorted(maps.Keys(daemons))
-	s := Status{Nodes: make([]NodeStatus, len(names))}
+	s := Status{Nodes: make([]nodeStatus, len(names))}
 	var all errgroup.Group
 	all.SetLimit(atOnce)
 	for i, name := range names {
@@ -64,20 +64,20 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	return s, all.Wait()
 }
 
-func (c *Cluster) askStatus(ctx context.Context, name string, daemons []Daemon) NodeStatus {
+func (c *cluster) askStatus(ctx context.Context, name string, daemons []daemon) nodeStatus {
 	printed, by, err := c.askDaemon(ctx, daemons, statusArgs, nil)
 	if err != nil {
-		return NodeStatus{Name: name, Error: err.Error()}
+		return nodeStatus{Name: name, Error: err.Error()}
 	}
-	n := NodeStatus{Name: name, Daemon: by.Namespace + "/" + by.Pod, Status: &coordinator.Status{}}
+	n := nodeStatus{Name: name, Daemon: by.Namespace + "/" + by.Pod, Status: &coordinator.Status{}}
 	if err := json.Unmarshal(printed, n.Status); err != nil {
-		return NodeStatus{Name: name, Error: fmt.Sprintf("%s: read the answer: %v", n.Daemon, err)}
+		return nodeStatus{Name: name, Error: fmt.Sprintf("%s: read the answer: %v", n.Daemon, err)}
 	}
 	n.Status.Notes = withPods(n.Status.Notes, daemons)
 	return n
 }
 
-func statusArgs(d Daemon) []string {
+func statusArgs(d daemon) []string {
 	return append([]string{"status", "-o", "json"},
 		d.flagsFor(map[string]string{"run-dir": "run-dir", "kubelet-dir": "kubelet-dir"})...)
 }
@@ -109,7 +109,7 @@ func (s Status) Table() []byte {
 	return out.Bytes()
 }
 
-func (n NodeStatus) cellsOfNode() []string {
+func (n nodeStatus) cellsOfNode() []string {
 	s := n.Status
 	if s == nil {
 		return []string{n.Name, "?", "?", "?", "?", "?", "?", "NO ANSWER: " + n.Error}
@@ -153,8 +153,8 @@ func listNotes(s *coordinator.Status) string {
 	return cmp.Or(strings.Join(slices.Concat(list, s.ListUnsound(), s.Notes), "; "), "-")
 }
 
-// Question is about a pod, for Explain.
-type Question struct {
+// question is about a pod, for Explain.
+type question struct {
 	Namespace string // "" for that of the kubeconfig
 	Pod       string
 	Container string // "" for all of the pod
@@ -165,7 +165,7 @@ type Question struct {
 
 // Explain finds the node of a pod and returns the output of "tandem explain" there. For a pod that the
 // kubelet's Topology Manager has rejected, Explain compares the pod with the status of the node instead.
-func (c *Cluster) Explain(ctx context.Context, q Question) ([]byte, error) {
+func (c *cluster) Explain(ctx context.Context, q question) ([]byte, error) {
 	if q.Namespace == "" {
 		q.Namespace = c.options.Namespace
 	}
@@ -193,8 +193,8 @@ func (c *Cluster) Explain(ctx context.Context, q Question) ([]byte, error) {
 }
 
 // askDecisions returns the output of "tandem explain" on a node. The pod may be nil, if unknown.
-func (c *Cluster) askDecisions(
-	ctx context.Context, q Question, pod *corev1.Pod, daemons []Daemon,
+func (c *cluster) askDecisions(
+	ctx context.Context, q question, pod *corev1.Pod, daemons []daemon,
 ) ([]byte, error) {
 	older := []string{"explain", q.Namespace + "/" + q.Pod, "-o", q.Format}
 	if q.Container != "" {
@@ -219,8 +219,8 @@ func (c *Cluster) askDecisions(
 }
 
 // onNode returns the output of a command of tandem about the plugins of a node.
-func (c *Cluster) onNode(ctx context.Context, daemons []Daemon, args ...string) ([]byte, error) {
-	printed, _, err := c.askDaemon(ctx, daemons, func(d Daemon) []string {
+func (c *cluster) onNode(ctx context.Context, daemons []daemon, args ...string) ([]byte, error) {
+	printed, _, err := c.askDaemon(ctx, daemons, func(d daemon) []string {
 		return append(slices.Clone(args), d.flagsFor(map[string]string{"run-dir": "run-dir"})...)
 	}, nil)
 	return printed, err
@@ -230,7 +230,7 @@ func (c *Cluster) onNode(ctx context.Context, daemons []Daemon, args ...string) 
 const noClaim = "no claim of "
 
 // findPod returns a pod that has a node.
-func (c *Cluster) findPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+func (c *cluster) findPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	var pod corev1.Pod
@@ -253,7 +253,7 @@ func (c *Cluster) findPod(ctx context.Context, namespace, name string) (*corev1.
 }
 
 // Pods are the names of the pods in a namespace, "" for that of the kubeconfig.
-func (c *Cluster) Pods(ctx context.Context, namespace string) ([]string, error) {
+func (c *cluster) Pods(ctx context.Context, namespace string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	if namespace == "" {

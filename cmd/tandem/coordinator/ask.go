@@ -47,9 +47,9 @@ func runFolder(runDir string) string {
 	return coordination.FindRunDir(kubelet.DefaultDir)
 }
 
-// AskDecisions returns the decisions for a pod; an empty namespace or container means any, and an empty pod
+// askDecisions returns the decisions for a pod; an empty namespace or container means any, and an empty pod
 // all decisions. The time limit is 5 seconds.
-func AskDecisions(ctx context.Context, runDir, namespace, pod, container string) ([]Decision, error) {
+func askDecisions(ctx context.Context, runDir, namespace, pod, container string) ([]Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	answer, err := coordination.Explain(ctx, runFolder(runDir), namespace, pod, container)
@@ -59,9 +59,9 @@ func AskDecisions(ctx context.Context, runDir, namespace, pod, container string)
 	return newDecisions(answer), nil
 }
 
-// ListPods returns the pods with known decisions as namespace/pod, sorted.
-func ListPods(ctx context.Context, runDir string) ([]string, error) {
-	decisions, err := AskDecisions(ctx, runDir, "", "", "")
+// listPods returns the pods with known decisions as namespace/pod, sorted.
+func listPods(ctx context.Context, runDir string) ([]string, error) {
+	decisions, err := askDecisions(ctx, runDir, "", "", "")
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +74,9 @@ func ListPods(ctx context.Context, runDir string) ([]string, error) {
 	return pods, nil
 }
 
-// ReadStatus returns the status by the plugins and the kubelet, with a note for GPUs of the machine that no
+// readStatus returns the status by the plugins and the kubelet, with a note for GPUs of the machine that no
 // plugin offers. Returns an error if no plugin answers; the status of a silent kubelet is part of the result.
-func ReadStatus(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, error) {
+func readStatus(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, error) {
 	answer, err := AskStatus(ctx, runDir)
 	if err != nil {
 		if missing := DescribeUnoffered(os.DirFS(sysRoot), ""); missing != "" {

@@ -25,7 +25,7 @@ func TestStatusOfDRA(t *testing.T) {
 				Allocated: true, Owner: &api.Owner{Pod: "a pod with UID 1", Container: "by a device plugin"}},
 		}}},
 	})
-	s.Kubelet = &Kubelet{State: KubeletUp}
+	s.Kubelet = &Kubelet{State: kubeletUp}
 	const want = `GPUs free 0/2, VFs free -, same-switch pairs left 0, degraded containers 0; kubelet up
 mode dra: the scheduler allocates; driver PID 7, v1.4.0, protocol 2.2: amd.com/gpu
 NOTE feature gate DRAPartitionableDevices of the API server (v1.35.0) is off

@@ -15,8 +15,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
-// ListDecisions is for people: a line for each decision.
-func ListDecisions(decisions []Decision) []byte {
+// listDecisions is for people: a line for each decision.
+func listDecisions(decisions []Decision) []byte {
 	if len(decisions) == 0 {
 		return []byte("no decision is known: the kubelet has not asked yet\n")
 	}
@@ -148,8 +148,8 @@ func (d Decision) freeOn(s switchState) string {
 	return strings.Join(parts, " and ") + " free"
 }
 
-// Present identifies the pod that has a name now.
-type Present struct {
+// presentPod identifies the pod that has a name now.
+type presentPod struct {
 	UID     string    // "" if unknown
 	Created time.Time // zero if unknown
 }
@@ -158,7 +158,7 @@ type Present struct {
 // their pods are judged by the UIDs. Otherwise devices that are held still are the present pod's; other
 // decisions before the creation of the present pod are of a deleted pod; and a container gets each resource
 // once, so that a repeated allocation, or a decision after a refusal, is a later pod's.
-func markEarlier(decisions []Decision, present Present) {
+func markEarlier(decisions []Decision, present presentPod) {
 	pods := map[string]*decidedPod{}
 	for i, d := range decisions {
 		if d.isOfClaim() { // the DRA driver has only present claims

@@ -69,11 +69,11 @@ AT    team/train/worker  amd.com/gpu    1        1 pair: 1 PIX
 AT    team/train/worker  nvidia.com/vf  1        refused: it is taken
 AT    team/train/worker  nvidia.com/vf  1        taken by nobody
 `
-	got := strings.ReplaceAll(string(ListDecisions(decisions)), at.Format(time.RFC3339), "AT")
+	got := strings.ReplaceAll(string(listDecisions(decisions)), at.Format(time.RFC3339), "AT")
 	if diff := cmp.Diff(strings.Fields(list), strings.Fields(got)); diff != "" {
 		t.Errorf("list (-want +got):\n%s", diff)
 	}
-	if got := string(ListDecisions(nil)); !strings.Contains(got, "no decision") {
+	if got := string(listDecisions(nil)); !strings.Contains(got, "no decision") {
 		t.Errorf("nothing is said as %q", got)
 	}
 	var again []Decision
@@ -110,28 +110,28 @@ func TestEarlierPods(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		decisions []Decision
-		present   Present
+		present   presentPod
 		earlier   int
 	}{
-		"one pod": {[]Decision{decide("gpu", 0, ""), decide("vf", 0, "")}, Present{}, 0},
-		"again":   {[]Decision{decide("gpu", 0, ""), decide("vf", 0, ""), decide("gpu", 1, "")}, Present{}, 2},
+		"one pod": {[]Decision{decide("gpu", 0, ""), decide("vf", 0, "")}, presentPod{}, 0},
+		"again":   {[]Decision{decide("gpu", 0, ""), decide("vf", 0, ""), decide("gpu", 1, "")}, presentPod{}, 2},
 		"after a refusal": {
-			[]Decision{decide("gpu", 0, "no"), decide("vf", 1, ""), decide("gpu", 1, "")}, Present{}, 1,
+			[]Decision{decide("gpu", 0, "no"), decide("vf", 1, ""), decide("gpu", 1, "")}, presentPod{}, 1,
 		},
 		"by the time": {
-			[]Decision{decide("gpu", 0, ""), decide("vf", 9, "")}, Present{Created: at.Add(8 * time.Minute)}, 1,
+			[]Decision{decide("gpu", 0, ""), decide("vf", 9, "")}, presentPod{Created: at.Add(8 * time.Minute)}, 1,
 		},
 		"of claims": {[]Decision{
 			{Resource: "request a", Known: "claim team/a", AllocatedAt: &at}, {Known: "claim team/b", Refusal: "no"},
 			{Known: "claim team/b", Refusal: "no"},
-		}, Present{UID: "b", Created: at.Add(time.Hour)}, 0},
+		}, presentPod{UID: "b", Created: at.Add(time.Hour)}, 0},
 		"by the UID, with clocks an hour apart": {
-			[]Decision{of("a", "gpu"), of("b", "gpu"), of("b", "vf")}, Present{"b", at.Add(time.Hour)}, 1,
+			[]Decision{of("a", "gpu"), of("b", "gpu"), of("b", "vf")}, presentPod{"b", at.Add(time.Hour)}, 1,
 		},
 		"by the devices, with clocks an hour apart": {
-			[]Decision{decide("gpu", 0, ""), held("gpu"), held("vf")}, Present{Created: at.Add(time.Hour)}, 1,
+			[]Decision{decide("gpu", 0, ""), held("gpu"), held("vf")}, presentPod{Created: at.Add(time.Hour)}, 1,
 		},
-		"by the UID, with a successor": {[]Decision{of("a", "gpu"), of("b", "gpu")}, Present{UID: "a"}, 1},
+		"by the UID, with a successor": {[]Decision{of("a", "gpu"), of("b", "gpu")}, presentPod{UID: "a"}, 1},
 	} {
 		markEarlier(c.decisions, c.present)
 		_, earlier := splitEarlier(c.decisions)
@@ -140,7 +140,7 @@ func TestEarlierPods(t *testing.T) {
 		}
 	}
 	twice := []Decision{decide("gpu", 0, ""), decide("gpu", 1, "")}
-	markEarlier(twice, Present{})
+	markEarlier(twice, presentPod{})
 	text := string(explainDecisions(twice, nil, false))
 	if !strings.Contains(text, "1 more decision of earlier pods") ||
 		strings.Count(text, "gpu of") != 1 {

@@ -43,10 +43,10 @@ func TestAskKubelet(t *testing.T) {
 			listener.Close()
 		}, KubeletDown, nil, nil},
 		"silent": {func(t *testing.T, socket string) { listen(t, socket) }, KubeletDown, nil, nil},
-		"up":     {func(t *testing.T, socket string) { serve(t, socket, goesByGPUs{}) }, KubeletUp, &yes, &no},
+		"up":     {func(t *testing.T, socket string) { serve(t, socket, goesByGPUs{}) }, kubeletUp, &yes, &no},
 		"of before": {func(t *testing.T, socket string) {
 			serve(t, socket, podresources.UnimplementedPodResourcesListerServer{})
-		}, KubeletUp, nil, nil},
+		}, kubeletUp, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +63,7 @@ func TestAskKubelet(t *testing.T) {
 				got = append(got, r.Registered)
 			}
 			if diff := cmp.Diff([]*bool{c.gpu, c.vf, nil}, got); diff != "" || s.Kubelet.State != c.state ||
-				(s.Kubelet.Why == "") != (c.state == KubeletUp) {
+				(s.Kubelet.Why == "") != (c.state == kubeletUp) {
 				t.Errorf("%+v, registered (-want +got):\n%s", s.Kubelet, diff)
 			}
 		})

@@ -235,7 +235,7 @@ func (v *Viewer) Serve(ctx context.Context, listener net.Listener) error {
 
 // readNode queries the plugins. Without an answer the picture shows sysfs alone.
 func (v *Viewer) readNode(ctx context.Context) (*picture.Node, error) {
-	s, away := ReadStatus(ctx, v.RunDir, v.KubeletDir, v.From.SysfsRoot)
+	s, away := readStatus(ctx, v.RunDir, v.KubeletDir, v.From.SysfsRoot)
 	if devices := s.ListDevices(); v.node == nil || v.of != devices {
 		node, err := machine.Read(&v.From)
 		if err != nil {

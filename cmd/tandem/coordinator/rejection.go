@@ -34,7 +34,7 @@ type PodQuestion struct {
 	ProcRoot           string // in which the kubelet's process is found; "" for "/proc"
 	Namespace, Pod     string // the namespace may be "", for any
 	Container          string // "" for all of the pod
-	Present            Present
+	Present            presentPod
 	All                bool // with the decisions for deleted pods of the name
 }
 
@@ -48,7 +48,7 @@ func (q PodQuestion) Ask(ctx context.Context) (known PodExplanation, err error) 
 		known.Rejection = rejection
 		return known, nil
 	}
-	known.Decisions, err = AskDecisions(ctx, q.RunDir, q.Namespace, q.Pod, q.Container)
+	known.Decisions, err = askDecisions(ctx, q.RunDir, q.Namespace, q.Pod, q.Container)
 	if err != nil && unknown != nil {
 		err = fmt.Errorf("%w; %w", err, unknown)
 	}
@@ -91,7 +91,7 @@ type Rejection struct {
 	Containers []Container         `json:"containers"`
 	Resources  []requestedResource `json:"resources"`
 	Switches   []requestedSwitch   `json:"switches,omitempty"`
-	Holders    []Holder            `json:"holders,omitempty"`
+	Holders    []holder            `json:"holders,omitempty"`
 }
 
 // Container is a container of the pod with a request for devices or exclusive CPUs.
@@ -123,8 +123,8 @@ type requestedSwitch struct {
 	All      int    `json:"all"`
 }
 
-// Holder is the devices of a resource that a pod holds on a NUMA node.
-type Holder struct {
+// holder is the devices of a resource that a pod holds on a NUMA node.
+type holder struct {
 	Pod      string `json:"pod"` // namespace/pod; "?" for any number of unknown pods
 	Resource string `json:"resource"`
 	Node     *int   `json:"node"` // NUMA node; null: without a NUMA node
@@ -207,13 +207,13 @@ func (n *Node) countSwitches(total model.Requests) (list []requestedSwitch) {
 }
 
 // listHolders returns the pods with devices of requested resources.
-func (n *Node) listHolders(total model.Requests, since map[string]time.Time) (list []Holder) {
+func (n *Node) listHolders(total model.Requests, since map[string]time.Time) (list []holder) {
 	for _, pod := range slices.Sorted(maps.Keys(n.held)) {
 		for _, request := range total {
 			of := &n.model.Resources[request.Resource]
 			n.eachNUMANode(of, func(number *int, on devicemanager.Set) {
 				if held := n.held[pod].Common(on); held > 0 {
-					h := Holder{Pod: pod, Resource: of.Name, Node: number, Devices: held}
+					h := holder{Pod: pod, Resource: of.Name, Node: number, Devices: held}
 					if at, known := since[pod]; known {
 						h.Since = &at
 					}
@@ -280,7 +280,7 @@ func askRejection(
 			return nil, fmt.Errorf("compare rejected pod %s/%s with the node: %w", pod.Namespace, name, err)
 		}
 		status := NewStatus(answer)
-		decisions := kubelet.Read(AskDecisions(ctx, runDir, "", "", ""))
+		decisions := kubelet.Read(askDecisions(ctx, runDir, "", "", ""))
 		r := ExplainRejection(pod, &status, decisions, NewManager(machine.ReadSettings(procRoot, kubeletDir)))
 		return &r, nil
 	}

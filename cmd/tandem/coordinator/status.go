@@ -32,25 +32,25 @@ import (
 
 // Status is the coordinator's status, as printed by -o json.
 type Status struct {
-	Version   cli.V1     `json:"version"`
-	PID       int64      `json:"pid"`      // of the serving plugin
-	Protocol  string     `json:"protocol"` // of the serving plugin
-	Mode      string     `json:"mode"`     // of the node: "device-plugin" or "dra"
-	Plugins   []Plugin   `json:"plugins"`  // by their resources
-	Resources []Resource `json:"resources"`
+	Version   cli.V1          `json:"version"`
+	PID       int64           `json:"pid"`      // of the serving plugin
+	Protocol  string          `json:"protocol"` // of the serving plugin
+	Mode      string          `json:"mode"`     // of the node: "device-plugin" or "dra"
+	Plugins   []pluginProcess `json:"plugins"`  // by their resources
+	Resources []Resource      `json:"resources"`
 	// by resource: reserved for the second half of the container in admission
 	Plan     map[string][]string `json:"plan,omitempty"`
 	Totals   Totals              `json:"totals"`
-	Degraded []Degraded          `json:"degraded,omitempty"` // by container
+	Degraded []degradedPairs     `json:"degraded,omitempty"` // by container
 	// the kubelet's own answer; nil without a question
 	Kubelet *Kubelet `json:"kubelet,omitempty"`
 	// the policy for pairs that are not on one switch; nil if the plugin reports none
-	Alignment *Alignment `json:"alignment,omitempty"`
-	Notes     []string   `json:"notes,omitempty"` // limitations of the daemon, with reasons
+	Alignment *alignmentPolicy `json:"alignment,omitempty"`
+	Notes     []string         `json:"notes,omitempty"` // limitations of the daemon, with reasons
 }
 
-// Plugin is a plugin's process.
-type Plugin struct {
+// pluginProcess is a plugin's process.
+type pluginProcess struct {
 	PID       int64    `json:"pid"` // 0 if invisible to the serving plugin
 	Role      string   `json:"role"`
 	Protocol  string   `json:"protocol"`
@@ -73,19 +73,21 @@ func NewStatus(answer *api.StatusResponse) Status {
 	s := Status{
 		PID: answer.GetPid(), Protocol: protocolText(answer.GetProtocol(), answer.GetMinor()),
 		Mode: cmp.Or(answer.GetMode(), string(coordination.DevicePlugin)), Notes: answer.GetNotes(),
-		Plugins: []Plugin{}, Resources: []Resource{},
+		Plugins: []pluginProcess{}, Resources: []Resource{},
 	}
 	for _, p := range answer.GetPeers() {
 		role := "joined"
 		if p.GetServes() {
 			role = "serves"
 		}
-		s.Plugins = append(s.Plugins, Plugin{
+		s.Plugins = append(s.Plugins, pluginProcess{
 			PID: p.GetPid(), Role: role, Version: p.GetVersion().GetBuild(), Resources: p.GetResources(),
 			Protocol: protocolText(p.GetVersion().GetMajor(), p.GetVersion().GetMinor()),
 		})
 	}
-	slices.SortStableFunc(s.Plugins, func(a, b Plugin) int { return slices.Compare(a.Resources, b.Resources) })
+	slices.SortStableFunc(s.Plugins, func(a, b pluginProcess) int {
+		return slices.Compare(a.Resources, b.Resources)
+	})
 	for name, devices := range answer.GetPlan().GetDevices() {
 		if s.Plan == nil {
 			s.Plan = map[string][]string{}
@@ -131,24 +133,24 @@ func (s Status) ListDevices() string {
 	return all.String()
 }
 
-// Alignment is the policy for containers with pairs that are not on one switch.
-type Alignment struct {
+// alignmentPolicy is the policy for containers with pairs that are not on one switch.
+type alignmentPolicy struct {
 	Policy      string `json:"policy"`           // of pods without annotation: "preferred" or "required"
 	Annotations bool   `json:"annotations"`      // tandem.dev/alignment of pods is enforced
 	Source      string `json:"source,omitempty"` // of the annotations
 	Why         string `json:"why,omitempty"`    // annotations are not enforced
 }
 
-func alignmentOf(answer *api.StatusResponse) *Alignment {
+func alignmentOf(answer *api.StatusResponse) *alignmentPolicy {
 	a := answer.GetAlignment()
 	if a == nil {
 		return nil
 	}
-	return &Alignment{a.GetPolicy(), a.GetAnnotations(), a.GetSource(), a.GetWhy()}
+	return &alignmentPolicy{a.GetPolicy(), a.GetAnnotations(), a.GetSource(), a.GetWhy()}
 }
 
 // WhyUnenforced returns the reason why annotations are not enforced, "" if enforced or unknown.
-func (a *Alignment) WhyUnenforced() string {
+func (a *alignmentPolicy) WhyUnenforced() string {
 	if a == nil || a.Annotations {
 		return ""
 	}
@@ -275,7 +277,7 @@ type Kubelet struct {
 
 // The states of a kubelet.
 const (
-	KubeletUp      = "up"
+	kubeletUp      = "up"
 	KubeletDown    = "down"
 	kubeletUnknown = "unknown" // who asks does not see its socket
 )
@@ -283,7 +285,7 @@ const (
 // askKubelet asks which devices the kubelet has to give; nil where it does not tell.
 func askKubelet(ctx context.Context, dir string) (kubelet.Devices, Kubelet) {
 	socket := kubelet.PodResourcesSocket(dir)
-	if state := reachSocket(ctx, socket); state.State != KubeletUp {
+	if state := reachSocket(ctx, socket); state.State != kubeletUp {
 		return nil, state
 	}
 	pods, err := kubelet.NewPodResources(dir)
@@ -294,11 +296,11 @@ func askKubelet(ctx context.Context, dir string) (kubelet.Devices, Kubelet) {
 	devices, err := pods.Allocatable(ctx)
 	switch code := status.Code(err); {
 	case err == nil:
-		return devices, Kubelet{State: KubeletUp}
+		return devices, Kubelet{State: kubeletUp}
 	case code == codes.Unavailable, code == codes.DeadlineExceeded:
 		return nil, Kubelet{KubeletDown, "it does not answer at " + socket}
 	default: // one that does not tell this
-		return nil, Kubelet{State: KubeletUp}
+		return nil, Kubelet{State: kubeletUp}
 	}
 }
 
@@ -307,7 +309,7 @@ func reachSocket(ctx context.Context, socket string) Kubelet {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err == nil {
 		_ = conn.Close() // nothing was said
-		return Kubelet{State: KubeletUp}
+		return Kubelet{State: kubeletUp}
 	}
 	_, folder := os.Stat(filepath.Dir(socket))
 	switch {

@@ -297,26 +297,26 @@ func totalsOf(rows []row) (t Totals) {
 	return t
 }
 
-// Degraded is a container with GPUs and VFs that are not all paired on one switch each.
-type Degraded struct {
+// degradedPairs is a container with GPUs and VFs that are not all paired on one switch each.
+type degradedPairs struct {
 	Container string `json:"container"` // namespace/pod/container
 	GPUs      int    `json:"gpus"`
 	VFs       int    `json:"vfs"`
 	Apart     int    `json:"apart"` // GPUs that share no switch with a VF of their own; of shared VFs, with any
 }
 
-func degradedOf(resources []*api.Resource) []Degraded {
-	var list []Degraded
+func degradedOf(resources []*api.Resource) []degradedPairs {
+	var list []degradedPairs
 	for _, c := range admission.FindDegraded(resources) {
-		list = append(list, Degraded{ownerText(c.Owner), c.GPUs, c.VFs, c.Apart})
+		list = append(list, degradedPairs{ownerText(c.Owner), c.GPUs, c.VFs, c.Apart})
 	}
 	return list
 }
 
 // Pod returns the pod of the container as namespace/pod.
-func (d Degraded) Pod() string { return podOf(d.Container) }
+func (d degradedPairs) Pod() string { return podOf(d.Container) }
 
-func (d Degraded) String() string {
+func (d degradedPairs) String() string {
 	return fmt.Sprintf("%s: %d of %d GPUs have no VF on their switch", d.Container, d.Apart, d.GPUs)
 }
 

@@ -36,9 +36,9 @@ func TestDegraded(t *testing.T) {
 		s := NewStatus(&api.StatusResponse{Resources: []*api.Resource{
 			on("amd.com/gpu", "gpu", c.gpus...), on("tandem.dev/vf", "vf", c.vfs...),
 		}})
-		var want []Degraded
+		var want []degradedPairs
 		if c.want > 0 {
-			want = []Degraded{{"team/train/worker", len(c.gpus), len(c.vfs), c.want}}
+			want = []degradedPairs{{"team/train/worker", len(c.gpus), len(c.vfs), c.want}}
 		}
 		if diff := cmp.Diff(want, s.Degraded); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)

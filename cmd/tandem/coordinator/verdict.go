@@ -87,7 +87,7 @@ const (
 )
 
 // orderOf returns the order of a holder's allocation and the rejection, whose time has whole seconds.
-func (r *Rejection) orderOf(h Holder) string {
+func (r *Rejection) orderOf(h holder) string {
 	switch {
 	case h.Since == nil || r.RejectedAt == nil:
 		return allocatedUnknown

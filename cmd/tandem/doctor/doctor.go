@@ -165,8 +165,8 @@ type Findings struct {
 	Remark string `json:"remark,omitempty"`
 }
 
-// Report is the text of findings for people.
-func Report(findings []Finding) []byte {
+// reportFindings is the text of findings for people.
+func reportFindings(findings []Finding) []byte {
 	var out bytes.Buffer
 	counts := map[Severity]int{}
 	for _, f := range findings {

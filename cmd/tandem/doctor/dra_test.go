@@ -28,18 +28,9 @@ func found(n Node) (ids []string) {
 // TestDRA: in the mode of DRA it counts whether the kubelet finds the driver and what the API server can do,
 // and not what the kubelet's managers align.
 func TestDRA(t *testing.T) {
-	m, err := machines.Load("oci-mi300x-derived", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(m.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := Node{
-		Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), DevRoot: t.TempDir(), RunDir: t.TempDir(),
-		Notes: []string{"feature gate DRAPartitionableDevices of the API server is off", "another note"},
-	}
+	n := inDRA(t)
+	n.Mode = coordination.DevicePlugin
+	n.Notes = []string{"feature gate DRAPartitionableDevices of the API server is off", "another note"}
 	if ids := found(n); slices.Contains(ids, "dra-socket") || !slices.Contains(ids, "kubelet-socket") {
 		t.Errorf("in the mode of device plugins it finds %q", ids)
 	}

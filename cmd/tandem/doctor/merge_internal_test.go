@@ -14,8 +14,7 @@ import (
 // TestMergeOfEachResource: each pool of VFs is a resource with hints of its own, also under policies that try
 // no combinations: doctor's own remedy is another one.
 func TestMergeOfEachResource(t *testing.T) {
-	n := Node{}
-	n.Tree = topology.Assemble(nil, nil, nil)
+	n := Node{Tree: topology.Assemble(nil, nil, nil)}
 	for i := range 8 {
 		n.GPUs = append(n.GPUs, deviceOn("gpu", topology.Address{}, topology.Node(i)))
 		for _, resource := range []string{"x.y/a", "x.y/b", "x.y/excluded"} {

@@ -13,9 +13,7 @@ import (
 // TestShapesOfManyNodes: with the option max-allowable-numa-nodes, which --drop-in prints on such a
 // machine, the kubelet admits containers on a machine with ten NUMA nodes.
 func TestShapesOfManyNodes(t *testing.T) {
-	tree := topology.Assemble(nil, nil, nil)
-	n := Node{}
-	n.Tree = tree
+	n := Node{Tree: topology.Assemble(nil, nil, nil)}
 	for i := range 10 {
 		at := topology.Address{Bus: uint8(i)}
 		n.GPUs = append(n.GPUs, deviceOn(fmt.Sprint("gpu", i), at, topology.Node(i)))

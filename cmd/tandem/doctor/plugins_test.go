@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
@@ -17,19 +18,19 @@ func TestPlugins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpus := []coordinator.Resource{{Kind: string(device.GPU), Connected: true}}
+	gpus := []*api.Resource{{Kind: string(device.GPU), Connected: true}}
 	for _, c := range []struct {
 		asked  bool
-		status coordinator.Status
+		answer *api.StatusResponse
 		want   string // the IDs
 	}{
-		{false, coordinator.Status{}, ""},
-		{true, coordinator.Status{Resources: gpus}, ""},
-		{true, coordinator.Status{}, "error gpus-not-offered;"},
-		{true, coordinator.Status{Resources: gpus, Alignment: &coordinator.Alignment{Why: "no source answers"}},
+		{false, nil, ""},
+		{true, &api.StatusResponse{Resources: gpus}, ""},
+		{true, nil, "error gpus-not-offered;"},
+		{true, &api.StatusResponse{Resources: gpus, Alignment: &api.Alignment{Why: "no source answers"}},
 			"warning alignment-not-enforced;"},
 	} {
-		n := Node{Sys: m.FS(), asked: c.asked, status: c.status}
+		n := Node{Sys: m.FS(), asked: c.asked, status: coordinator.NewStatus(c.answer)}
 		var found strings.Builder
 		for _, f := range runChecks(&n, ofPlugins, pluginChecks[:2]...) {
 			found.WriteString(string(f.Severity) + " " + f.ID + ";")
@@ -38,7 +39,7 @@ func TestPlugins(t *testing.T) {
 			}
 		}
 		if got := found.String(); got != c.want {
-			t.Errorf("%+v: %q, want %q", c.status, got, c.want)
+			t.Errorf("%+v: %q, want %q", c.answer, got, c.want)
 		}
 	}
 	n := Node{RunDir: t.TempDir()}

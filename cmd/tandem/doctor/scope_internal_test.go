@@ -19,8 +19,7 @@ import (
 // TestRefusedPodsAsExplained: doctor and "kubectl tandem explain" agree whether the empty node admits a
 // refused pod. Each NUMA node has four GPUs, and four VFs of each of two pools.
 func TestRefusedPodsAsExplained(t *testing.T) {
-	n := Node{}
-	n.Tree = topology.Assemble(nil, nil, nil)
+	n := Node{Tree: topology.Assemble(nil, nil, nil)}
 	status := &coordinator.Status{}
 	for name, kind := range map[string]device.Kind{
 		"a.com/gpu": device.GPU, "a.com/x": device.VF, "a.com/y": device.VF,

@@ -16,6 +16,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/spelling"
@@ -182,6 +185,15 @@ type Source struct {
 	VFs          int    // VFs to add to each NIC with RDMA of a recording that has none
 	SysfsRoot    string
 	TopologyFile string // NCCL's; "" for none
+}
+
+// RegisterFlags adds the flags of commands that read this node or a recorded machine.
+func (s *Source) RegisterFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&s.Recording, "machine", "", "recorded machine, a file of tandem record or tandem qualify")
+	flags.StringVar(&s.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
+	cli.RegisterTopologyFile(flags, &s.TopologyFile)
+	cli.CompleteMachines(cmd)
 }
 
 // IsLive reports whether this node itself is read.

@@ -25,10 +25,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
-// Evidence is the data of a node. Nil is unknown, except for the machine.
-type Evidence struct {
+// evidence is the data of a node. Nil is unknown, except for the machine.
+type evidence struct {
 	Tandem   string // version of the program
-	System   System
+	System   nodeSystem
 	Machine  *recording.Machine
 	Findings []doctor.Finding
 	Status   *coordinator.Status
@@ -37,10 +37,10 @@ type Evidence struct {
 	Verified []*verify.Verification // by container
 }
 
-// New returns the report of a node. It is an error if the machine cannot be read, or if a verification is of
-// another machine.
-func New(e Evidence) (*Report, error) {
-	r := &Report{Tandem: e.Tandem, System: e.System, Findings: []Found{}}
+// newReport returns the report of a node. It is an error if the machine cannot be read, or if a verification
+// is of another machine.
+func newReport(e evidence) (*Report, error) {
+	r := &Report{Tandem: e.Tandem, System: e.System, Findings: []foundID{}}
 	var text bytes.Buffer
 	if _, err := e.Machine.WriteTo(&text); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func New(e Evidence) (*Report, error) {
 		return nil, err
 	}
 	for _, f := range e.Findings {
-		r.Findings = append(r.Findings, Found{f.ID, string(f.Severity)})
+		r.Findings = append(r.Findings, foundID{f.ID, string(f.Severity)})
 	}
 	if e.Status != nil {
 		r.Offer = offerOf(e.Status, e.Choices)
@@ -86,9 +86,10 @@ func (r *Report) readMachine() (*machine.Node, error) {
 }
 
 // offerOf leaves out the IDs, because those of NVIDIA's GPUs are UUIDs, and the names of the resources.
-func offerOf(s *coordinator.Status, choices []pools.Choice) *Offer {
-	o := &Offer{
-		Mode: knownWord(s.Mode, string(coordination.DevicePlugin), string(coordination.DRA)), Devices: []Device{},
+func offerOf(s *coordinator.Status, choices []pools.Choice) *pluginOffer {
+	o := &pluginOffer{
+		Mode:    knownWord(s.Mode, string(coordination.DevicePlugin), string(coordination.DRA)),
+		Devices: []offeredDevice{},
 	}
 	for _, r := range s.Resources {
 		for _, d := range r.Devices {
@@ -96,13 +97,13 @@ func offerOf(s *coordinator.Status, choices []pools.Choice) *Offer {
 			if err != nil {
 				continue // a device without a PCI function
 			}
-			o.Devices = append(o.Devices, Device{
+			o.Devices = append(o.Devices, offeredDevice{
 				Kind: knownWord(r.Kind, string(device.GPU), string(device.VF)), Address: address, NUMA: d.NUMA,
 				Health: knownWord(d.Health, "", device.Failed, device.Degraded),
 			})
 		}
 	}
-	slices.SortStableFunc(o.Devices, func(a, b Device) int { return a.Address.Compare(b.Address) })
+	slices.SortStableFunc(o.Devices, func(a, b offeredDevice) int { return a.Address.Compare(b.Address) })
 	var pools []string
 	for _, c := range choices {
 		if !slices.Contains(pools, c.Resource) {
@@ -110,7 +111,7 @@ func offerOf(s *coordinator.Status, choices []pools.Choice) *Offer {
 		}
 		pool := slices.Index(pools, c.Resource) + 1
 		for _, reason := range c.Reasons {
-			o.Rejected = append(o.Rejected, Rejected{pool, c.Selector, reason.Key, reason.Count})
+			o.Rejected = append(o.Rejected, rejectedDevices{pool, c.Selector, reason.Key, reason.Count})
 		}
 	}
 	return o
@@ -126,8 +127,8 @@ func knownWord(word string, words ...string) string {
 
 // ncclOf returns the places of the machine's GPUs and NICs. A function that the machine lacks counts as a
 // NIC, so that Judge finds the difference.
-func ncclOf(f *nccl.File, n *machine.Node) *NCCL {
-	all := &NCCL{GPUs: []nccl.Function{}, NICs: []nccl.Function{}}
+func ncclOf(f *nccl.File, n *machine.Node) *ncclPlaces {
+	all := &ncclPlaces{GPUs: []nccl.Function{}, NICs: []nccl.Function{}}
 	for _, function := range f.Functions() {
 		function.Bridges = append([]topology.Address{}, function.Bridges...) // in JSON no null
 		d, ok := n.Tree.Device(function.Address)
@@ -142,16 +143,16 @@ func ncclOf(f *nccl.File, n *machine.Node) *NCCL {
 }
 
 // trafficOf returns the traffic of a verification without texts of the container.
-func trafficOf(v *verify.Verification, n *machine.Node) (Traffic, error) {
-	t := Traffic{
-		Failures: len(v.Failures), Places: append([]machine.Pair{}, v.Pairs...), Pairs: []MeasuredPair{},
+func trafficOf(v *verify.Verification, n *machine.Node) (measuredTraffic, error) {
+	t := measuredTraffic{
+		Failures: len(v.Failures), Places: append([]machine.Pair{}, v.Pairs...), Pairs: []measuredPair{},
 	}
 	if v.Traffic == nil {
 		return t, fmt.Errorf("read verification: it has no traffic: run tandem verify with --traffic")
 	}
 	t.Seconds, t.Direction = v.Traffic.Seconds, verify.WithoutHost(v.Traffic.Direction)
 	for _, p := range v.Traffic.Pairs {
-		t.Pairs = append(t.Pairs, MeasuredPair{
+		t.Pairs = append(t.Pairs, measuredPair{
 			GPU: p.GPU, VF: p.VF, Distance: p.Distance, Memory: memoryOf(p.Memory), Gbps: p.Gbps, Latency: p.Latency,
 			OfBest: p.OfBest, OfRate: p.OfRate, Good: p.Verdict == verify.OK,
 		})
@@ -168,7 +169,7 @@ func memoryOf(m verify.Memory) verify.Memory {
 }
 
 // checkDevices returns an error for a device that the machine lacks.
-func (t *Traffic) checkDevices(n *machine.Node) error {
+func (t *measuredTraffic) checkDevices(n *machine.Node) error {
 	known := map[string]bool{"": true}
 	for _, d := range n.GPUDevices() {
 		known[d.ID] = true
@@ -212,15 +213,15 @@ var numbers = regexp.MustCompile(`\d+\.\d+(\.\d+)*`)
 // longest is the greatest number of bytes of a name.
 const longest = 64
 
-// ReadSystem reads the names and versions of this node: the firmware's in sysfs, the kernel's in procfs.
+// readSystem reads the names and versions of this node: the firmware's in sysfs, the kernel's in procfs.
 // Unreadable ones are empty.
-func ReadSystem(sysfsRoot, procRoot string) System {
+func readSystem(sysfsRoot, procRoot string) nodeSystem {
 	version := func(elements ...string) string { return numbers.FindString(firstLine(elements...)) }
 	name := func(file string) string {
 		text := firstLine(sysfsRoot, "class/dmi/id", file)
 		return strings.TrimSpace(text[:min(len(text), longest)])
 	}
-	return System{
+	return nodeSystem{
 		Vendor:       name("sys_vendor"),
 		Product:      name("product_name"),
 		Architecture: runtime.GOARCH,

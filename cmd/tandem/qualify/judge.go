@@ -22,13 +22,13 @@ type Verdict string
 
 // The verdicts.
 const (
-	Passed     Verdict = "passed"
-	Failed     Verdict = "failed"
-	Incomplete Verdict = "incomplete" // nothing failed, and evidence is missing
+	passed     Verdict = "passed"
+	failed     Verdict = "failed"
+	incomplete Verdict = "incomplete" // nothing failed, and evidence is missing
 )
 
-// Result is the verdict on a part of the evidence.
-type Result struct {
+// partResult is the verdict on a part of the evidence.
+type partResult struct {
 	Part    string   `json:"part"`
 	Verdict Verdict  `json:"verdict"`
 	Summary string   `json:"summary"`
@@ -36,18 +36,18 @@ type Result struct {
 }
 
 // judgement collects the result of a part: it passes until something fails or is missing.
-type judgement struct{ Result }
+type judgement struct{ partResult }
 
-func newJudgement(part string) *judgement { return &judgement{Result{Part: part, Verdict: Passed}} }
+func newJudgement(part string) *judgement { return &judgement{partResult{Part: part, Verdict: passed}} }
 
 func (j *judgement) fail(format string, args ...any) {
-	j.Verdict = Failed
+	j.Verdict = failed
 	j.Details = append(j.Details, fmt.Sprintf(format, args...))
 }
 
 func (j *judgement) miss(format string, args ...any) {
-	if j.Verdict == Passed {
-		j.Verdict = Incomplete
+	if j.Verdict == passed {
+		j.Verdict = incomplete
 	}
 	j.Details = append(j.Details, fmt.Sprintf(format, args...))
 }
@@ -56,9 +56,9 @@ func (j *judgement) note(format string, args ...any) {
 	j.Details = append(j.Details, fmt.Sprintf(format, args...))
 }
 
-func (j *judgement) summarise(format string, args ...any) Result {
+func (j *judgement) summarise(format string, args ...any) partResult {
 	j.Summary = fmt.Sprintf(format, args...)
-	return j.Result
+	return j.partResult
 }
 
 // Judge derives the results from the evidence, with the placement of this version of Tandem. It is an error
@@ -80,27 +80,27 @@ func (r *Report) Judge() error {
 }
 
 // judgeParts judges the evidence by the machine and the plans of this version.
-func (r *Report) judgeParts(n *machine.Node, now []Plan) {
-	r.Results = []Result{judgeMachine(n), r.judgeFindings(), r.judgeOffer(n), r.judgePlans(n, now),
+func (r *Report) judgeParts(n *machine.Node, now []pairPlan) {
+	r.Results = []partResult{judgeMachine(n), r.judgeFindings(), r.judgeOffer(n), r.judgePlans(n, now),
 		r.judgeNCCL(n), r.judgeTraffic(n)}
 }
 
 // Worst returns the verdict on all parts.
 func (r *Report) Worst() Verdict {
-	worst := Passed
+	worst := passed
 	for _, result := range r.Results {
 		switch result.Verdict {
-		case Failed:
-			return Failed
-		case Incomplete:
-			worst = Incomplete
-		case Passed:
+		case failed:
+			return failed
+		case incomplete:
+			worst = incomplete
+		case passed:
 		}
 	}
 	return worst
 }
 
-func judgeMachine(n *machine.Node) Result {
+func judgeMachine(n *machine.Node) partResult {
 	j := newJudgement("machine")
 	nics := n.RDMANICs()
 	vfs := 0
@@ -133,7 +133,7 @@ func portsWithoutACS(t *topology.Tree) (count int) {
 	return count
 }
 
-func (r *Report) judgeFindings() Result {
+func (r *Report) judgeFindings() partResult {
 	j := newJudgement("findings")
 	counts := map[string]int{}
 	for _, f := range r.Findings {
@@ -153,7 +153,7 @@ func (r *Report) judgeFindings() Result {
 
 // judgePlans compares each plan with the greatest possible number of near pairs, and with the plan of this
 // version of Tandem.
-func (r *Report) judgePlans(n *machine.Node, now []Plan) Result {
+func (r *Report) judgePlans(n *machine.Node, now []pairPlan) partResult {
 	j := newJudgement("placement")
 	var counts []string
 	for _, p := range now {
@@ -171,7 +171,7 @@ func (r *Report) judgePlans(n *machine.Node, now []Plan) Result {
 }
 
 // judgePlan compares the near pairs of a container with the greatest possible number.
-func judgePlan(j *judgement, n *machine.Node, p Plan) {
+func judgePlan(j *judgement, n *machine.Node, p pairPlan) {
 	subject := cli.Count(p.Count, "pair")
 	if near, possible := p.countNear(), min(p.Count, possiblePairs(n, p.Nodes)); near < possible {
 		j.fail("%s: %d near, and %d are possible on its NUMA nodes", subject, near, possible)
@@ -179,7 +179,7 @@ func judgePlan(j *judgement, n *machine.Node, p Plan) {
 }
 
 // judgeOffer compares the offered devices with the machine.
-func (r *Report) judgeOffer(n *machine.Node) Result {
+func (r *Report) judgeOffer(n *machine.Node) partResult {
 	j := newJudgement("offer")
 	if r.Offer == nil {
 		j.miss("no plugin answers: run tandem qualify on a node on which Tandem runs")
@@ -210,7 +210,7 @@ func (r *Report) judgeOffer(n *machine.Node) Result {
 		cli.Count(count[string(device.VF)], "VF"), r.Offer.Mode)
 }
 
-func judgeDevice(j *judgement, n *machine.Node, d Device) {
+func judgeDevice(j *judgement, n *machine.Node, d offeredDevice) {
 	function, ok := n.Tree.Device(d.Address)
 	if !ok {
 		j.fail("%s %s is offered, and the machine lacks it", d.Kind, d.Address)
@@ -246,7 +246,7 @@ func driverText(d *topology.Device) string {
 }
 
 // judgeTraffic compares the measured pairs with the machine.
-func (r *Report) judgeTraffic(n *machine.Node) Result {
+func (r *Report) judgeTraffic(n *machine.Node) partResult {
 	j := newJudgement("traffic")
 	if len(r.Traffic) == 0 {
 		j.miss("no measurement: run tandem verify --traffic -o json in a pod of this node, and add the file with " +
@@ -266,7 +266,7 @@ func (r *Report) judgeTraffic(n *machine.Node) Result {
 }
 
 // judgeMeasurement judges the pairs of a container, and counts those in host memory.
-func judgeMeasurement(j *judgement, n *machine.Node, t Traffic) (inHost int) {
+func judgeMeasurement(j *judgement, n *machine.Node, t measuredTraffic) (inHost int) {
 	if t.Failures > 0 {
 		j.fail("tandem verify found %s", cli.Count(t.Failures, "failure"))
 	}
@@ -292,7 +292,7 @@ func judgeMeasurement(j *judgement, n *machine.Node, t Traffic) (inHost int) {
 }
 
 // isAt reports whether a place is that of the measured pair.
-func (p MeasuredPair) isAt(place machine.Pair) bool {
+func (p measuredPair) isAt(place machine.Pair) bool {
 	return p.GPU == place.GPU && p.VF == place.VF && p.Distance == place.Distance
 }
 

@@ -14,19 +14,19 @@ import (
 
 // makePlans returns the placement of containers with 1, 2, 4 and so on pairs, and with as many as possible,
 // on the empty machine.
-func makePlans(n *machine.Node) ([]Plan, error) {
+func makePlans(n *machine.Node) ([]pairPlan, error) {
 	vfs, _, err := n.VFDevices("", &machine.Source{})
 	if err != nil {
 		return nil, err
 	}
-	list := []Plan{}
+	list := []pairPlan{}
 	for _, count := range pairCounts(min(len(n.GPUDevices()), len(vfs))) {
 		q := machine.Question{GPUs: uint(count), VFs: uint(count)}
 		answer, _, err := q.Answer(n, &machine.Source{})
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, Plan{Count: count, Nodes: answer.Nodes, Pairs: answer.Pairs})
+		list = append(list, pairPlan{Count: count, Nodes: answer.Nodes, Pairs: answer.Pairs})
 	}
 	return list, nil
 }
@@ -43,7 +43,7 @@ func pairCounts(most int) (list []int) {
 }
 
 // countNear returns the number of pairs over which GPUDirect RDMA works.
-func (p Plan) countNear() (count int) {
+func (p pairPlan) countNear() (count int) {
 	for _, pair := range p.Pairs {
 		if pair.Distance.Direct() {
 			count++
@@ -107,7 +107,7 @@ func (m *matching) augment(gpu int, seen []bool) bool {
 // judgeNCCL compares the switches and NUMA nodes of NCCL's topology with the PCI tree of the machine. NCCL's
 // file has no C2C link. A NIC with a DMA function is at its own place or at the function's, as NCCL's version
 // and settings have it.
-func (r *Report) judgeNCCL(n *machine.Node) Result {
+func (r *Report) judgeNCCL(n *machine.Node) partResult {
 	j := newJudgement("nccl")
 	if r.NCCL == nil {
 		j.miss("no topology of NCCL or RCCL: run a program of theirs with NCCL_TOPO_DUMP_FILE, and add the file " +

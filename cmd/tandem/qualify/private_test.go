@@ -124,15 +124,15 @@ func TestSystem(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := ReadSystem(sys, proc)
+	got := readSystem(sys, proc)
 	got.Architecture = ""
-	want := System{
+	want := nodeSystem{
 		Vendor: full, Product: "AS [31m-8125GS", Kernel: "6.8.0", NVIDIA: "580.65.06", AMD: "6.10.5",
 	}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if empty := ReadSystem(t.TempDir(), t.TempDir()); empty.Kernel != "" || empty.Architecture == "" {
+	if empty := readSystem(t.TempDir(), t.TempDir()); empty.Kernel != "" || empty.Architecture == "" {
 		t.Errorf("%+v", empty)
 	}
 }

@@ -29,13 +29,13 @@ import (
 
 // good returns the evidence of a machine without a fault: each device is offered, NCCL agrees, and one pair
 // was measured in the GPU's memory.
-func good(t *testing.T, name string) Evidence {
+func good(t *testing.T, name string) evidence {
 	t.Helper()
 	m, err := machines.Load(name, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := Evidence{Tandem: "1.2.3", Machine: withACS(t, m)}
+	e := evidence{Tandem: "1.2.3", Machine: withACS(t, m)}
 	n, err := machine.ReadFS(m.FS(), &machine.Source{})
 	if err != nil {
 		t.Fatal(err)
@@ -130,9 +130,9 @@ func nearest(tree *topology.Tree, gpu topology.Address, best string, n *machine.
 	return best
 }
 
-func report(t *testing.T, e Evidence) *Report {
+func report(t *testing.T, e evidence) *Report {
 	t.Helper()
-	r, err := New(e)
+	r, err := newReport(e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,13 +147,13 @@ func TestEveryMachinePasses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if name == "amd-mi300x-cpx-kfd" {
-				if r := report(t, Evidence{Machine: mustLoad(t, name)}); r.Results[0].Verdict != Failed {
+				if r := report(t, evidence{Machine: mustLoad(t, name)}); r.Results[0].Verdict != failed {
 					t.Errorf("%s", r.Table())
 				}
 				return
 			}
 			r := report(t, good(t, name))
-			if r.Worst() != Passed {
+			if r.Worst() != passed {
 				t.Errorf("%s", r.Table())
 			}
 		})
@@ -164,111 +164,111 @@ func TestEveryMachinePasses(t *testing.T) {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const name = "oci-mi300x-derived"
-	gpuVF := func(e Evidence) (gpu, vf *coordinator.Device) {
+	gpuVF := func(e evidence) (gpu, vf *coordinator.Device) {
 		return &e.Status.Resources[0].Devices[0], &e.Status.Resources[1].Devices[0]
 	}
 	for _, test := range []struct {
 		name  string
-		fault func(t *testing.T, e *Evidence)
+		fault func(t *testing.T, e *evidence)
 		part  string
 		want  Verdict
 		told  string // in a detail
 	}{
-		{"recorded without root", func(t *testing.T, e *Evidence) {
+		{"recorded without root", func(t *testing.T, e *evidence) {
 			m, err := machines.Load(name, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
 			e.Machine = m
-		}, "machine", Incomplete, "ACS"},
-		{"an error of doctor", func(_ *testing.T, e *Evidence) {
+		}, "machine", incomplete, "ACS"},
+		{"an error of doctor", func(_ *testing.T, e *evidence) {
 			e.Findings = []doctor.Finding{{ID: "topology-policy", Severity: doctor.Error}}
-		}, "findings", Failed, "topology-policy"},
-		{"doctor without root", func(_ *testing.T, e *Evidence) {
+		}, "findings", failed, "topology-policy"},
+		{"doctor without root", func(_ *testing.T, e *evidence) {
 			e.Findings = []doctor.Finding{{ID: "no-right", Severity: doctor.Unknown}}
-		}, "findings", Incomplete, "no-right"},
-		{"a warning of doctor", func(_ *testing.T, e *Evidence) {
+		}, "findings", incomplete, "no-right"},
+		{"a warning of doctor", func(_ *testing.T, e *evidence) {
 			e.Findings = []doctor.Finding{{ID: "device-health", Severity: doctor.Warning}}
-		}, "findings", Passed, "device-health (warning)"},
-		{"a severity of another version", func(_ *testing.T, e *Evidence) {
+		}, "findings", passed, "device-health (warning)"},
+		{"a severity of another version", func(_ *testing.T, e *evidence) {
 			e.Findings = []doctor.Finding{{ID: "any", Severity: "fatal"}}
-		}, "findings", Incomplete, "any (fatal)"},
-		{"no plugin", func(_ *testing.T, e *Evidence) { e.Status = nil }, "offer", Incomplete, "no plugin"},
-		{"a GPU is not offered", func(_ *testing.T, e *Evidence) {
+		}, "findings", incomplete, "any (fatal)"},
+		{"no plugin", func(_ *testing.T, e *evidence) { e.Status = nil }, "offer", incomplete, "no plugin"},
+		{"a GPU is not offered", func(_ *testing.T, e *evidence) {
 			e.Status.Resources[0].Devices = e.Status.Resources[0].Devices[1:]
-		}, "offer", Failed, "its driver is amdgpu"},
-		{"no VF is offered", func(_ *testing.T, e *Evidence) {
+		}, "offer", failed, "its driver is amdgpu"},
+		{"no VF is offered", func(_ *testing.T, e *evidence) {
 			e.Status.Resources[1].Devices = nil
-		}, "offer", Failed, "no vf"},
-		{"an unknown device is offered", func(_ *testing.T, e *Evidence) {
+		}, "offer", failed, "no vf"},
+		{"an unknown device is offered", func(_ *testing.T, e *evidence) {
 			_, vf := gpuVF(*e)
 			vf.Address = "0000:fe:00.0"
-		}, "offer", Failed, "0000:fe:00.0"},
-		{"a GPU is offered as a VF", func(_ *testing.T, e *Evidence) {
+		}, "offer", failed, "0000:fe:00.0"},
+		{"a GPU is offered as a VF", func(_ *testing.T, e *evidence) {
 			gpu, vf := gpuVF(*e)
 			vf.Address, vf.NUMA = gpu.Address, gpu.NUMA
-		}, "offer", Failed, "offered as a vf"},
-		{"a bridge is offered as a VF", func(_ *testing.T, e *Evidence) {
+		}, "offer", failed, "offered as a vf"},
+		{"a bridge is offered as a VF", func(_ *testing.T, e *evidence) {
 			_, vf := gpuVF(*e)
 			vf.Address, vf.NUMA = "0000:0b:00.0", nil
-		}, "offer", Failed, "0000:0b:00.0 is offered as a vf"},
-		{"a GPU without NUMA node", func(_ *testing.T, e *Evidence) {
+		}, "offer", failed, "0000:0b:00.0 is offered as a vf"},
+		{"a GPU without NUMA node", func(_ *testing.T, e *evidence) {
 			gpu, _ := gpuVF(*e)
 			gpu.NUMA = nil
-		}, "offer", Failed, "without NUMA node, and sysfs has node 0"},
-		{"another NUMA node", func(_ *testing.T, e *Evidence) {
+		}, "offer", failed, "without NUMA node, and sysfs has node 0"},
+		{"another NUMA node", func(_ *testing.T, e *evidence) {
 			gpu, _ := gpuVF(*e)
 			other := *gpu.NUMA + 1
 			gpu.NUMA = &other
-		}, "offer", Failed, "NUMA node 1"},
-		{"no topology of NCCL", func(_ *testing.T, e *Evidence) { e.NCCL = nil }, "nccl", Incomplete,
+		}, "offer", failed, "NUMA node 1"},
+		{"no topology of NCCL", func(_ *testing.T, e *evidence) { e.NCCL = nil }, "nccl", incomplete,
 			"NCCL_TOPO_DUMP_FILE"},
-		{"NCCL sees a switch more", func(t *testing.T, e *Evidence) {
+		{"NCCL sees a switch more", func(t *testing.T, e *evidence) {
 			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0000:01:00.0"><pci busid="0000:11:00.0"/>
 				<pci busid="0000:2a:00.0"/></pci></cpu></system>`)
-		}, "nccl", Failed, "by NCCL, and not by sysfs"},
-		{"NCCL sees no switch", func(t *testing.T, e *Evidence) {
+		}, "nccl", failed, "by NCCL, and not by sysfs"},
+		{"NCCL sees no switch", func(t *testing.T, e *evidence) {
 			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0000:11:00.0"/><pci busid="0000:0c:00.0"/>
 				</cpu></system>`)
-		}, "nccl", Failed, "by sysfs, and not by NCCL"},
-		{"NCCL sees a function of no bus", func(t *testing.T, e *Evidence) {
+		}, "nccl", failed, "by sysfs, and not by NCCL"},
+		{"NCCL sees a function of no bus", func(t *testing.T, e *evidence) {
 			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0000:11:00.0"/><pci busid="0000:0c:1f.7"/>
 				</cpu></system>`)
-		}, "nccl", Failed, "the machine lacks it"},
-		{"NCCL sees another NUMA node", func(t *testing.T, e *Evidence) {
+		}, "nccl", failed, "the machine lacks it"},
+		{"NCCL sees another NUMA node", func(t *testing.T, e *evidence) {
 			e.NCCL = file(t, `<system version="1"><cpu numaid="1"><pci busid="0000:11:00.0"/><pci busid="0000:2a:00.0"/>
 				</cpu></system>`)
-		}, "nccl", Failed, "node 1 by NCCL"},
-		{"NCCL's file is of another machine", func(t *testing.T, e *Evidence) {
+		}, "nccl", failed, "node 1 by NCCL"},
+		{"NCCL's file is of another machine", func(t *testing.T, e *evidence) {
 			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="00fe:11:00.0"/></cpu></system>`)
-		}, "nccl", Failed, "the machine lacks it"},
-		{"NCCL sees GPUs alone", func(t *testing.T, e *Evidence) {
+		}, "nccl", failed, "the machine lacks it"},
+		{"NCCL sees GPUs alone", func(t *testing.T, e *evidence) {
 			e.NCCL = file(t, `<system version="2"><cpu numaid="0"><pci busid="0000:11:00.0"/></cpu></system>`)
-		}, "nccl", Incomplete, "no pair of a GPU and a NIC"},
-		{"NCCL sees NICs alone", func(t *testing.T, e *Evidence) {
+		}, "nccl", incomplete, "no pair of a GPU and a NIC"},
+		{"NCCL sees NICs alone", func(t *testing.T, e *evidence) {
 			e.NCCL = file(t, `<system version="2"><cpu numaid="0"><pci busid="0000:0c:00.0"/></cpu></system>`)
-		}, "nccl", Incomplete, "no pair of a GPU and a NIC"},
-		{"no traffic", func(_ *testing.T, e *Evidence) { e.Verified = nil }, "traffic", Incomplete, "--verified"},
-		{"a slow pair", func(_ *testing.T, e *Evidence) {
+		}, "nccl", incomplete, "no pair of a GPU and a NIC"},
+		{"no traffic", func(_ *testing.T, e *evidence) { e.Verified = nil }, "traffic", incomplete, "--verified"},
+		{"a slow pair", func(_ *testing.T, e *evidence) {
 			e.Verified[0].Traffic.Pairs[0].Verdict = "slow"
-		}, "traffic", Failed, "190.00 Gb/s"},
-		{"a failure of the places", func(_ *testing.T, e *Evidence) {
+		}, "traffic", failed, "190.00 Gb/s"},
+		{"a failure of the places", func(_ *testing.T, e *evidence) {
 			e.Verified[0].Failures = []string{"any"}
-		}, "traffic", Failed, "1 failure"},
-		{"another distance in the container", func(_ *testing.T, e *Evidence) {
+		}, "traffic", failed, "1 failure"},
+		{"another distance in the container", func(_ *testing.T, e *evidence) {
 			e.Verified[0].Pairs[0].Distance = topology.SYS
-		}, "traffic", Failed, "SYS apart in the container"},
-		{"another distance of the measured pair", func(_ *testing.T, e *Evidence) {
+		}, "traffic", failed, "SYS apart in the container"},
+		{"another distance of the measured pair", func(_ *testing.T, e *evidence) {
 			e.Verified[0].Traffic.Pairs[0].Distance = topology.NODE
-		}, "traffic", Failed, "NODE apart in the container"},
-		{"a container without a measured pair", func(_ *testing.T, e *Evidence) {
+		}, "traffic", failed, "NODE apart in the container"},
+		{"a container without a measured pair", func(_ *testing.T, e *evidence) {
 			none := *e.Verified[0]
 			none.Traffic = &verify.TrafficReport{Seconds: 5}
 			e.Verified = append(e.Verified, &none)
-		}, "traffic", Failed, "no pair"},
-		{"no pair is measured", func(_ *testing.T, e *Evidence) {
+		}, "traffic", failed, "no pair"},
+		{"no pair is measured", func(_ *testing.T, e *evidence) {
 			e.Verified[0].Traffic.Pairs = nil
-		}, "traffic", Failed, "no pair"},
+		}, "traffic", failed, "no pair"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -276,7 +276,7 @@ func TestFaults(t *testing.T) {
 			test.fault(t, &e)
 			r := report(t, e)
 			for _, result := range r.Results {
-				want := Passed
+				want := passed
 				if result.Part == test.part {
 					want = test.want
 					if !strings.Contains(strings.Join(result.Details, "\n"), test.told) {
@@ -310,7 +310,7 @@ func TestDepthByNCCL(t *testing.T) {
 		e := good(t, "amd-mi250-16gcd-8nic")
 		e.NCCL = file(t, fmt.Sprintf(below, test.lower, test.upper))
 		got := report(t, e).Results[4]
-		if want := strings.Join(got.Details, "\n"); (got.Verdict == Passed) != (test.told == "") ||
+		if want := strings.Join(got.Details, "\n"); (got.Verdict == passed) != (test.told == "") ||
 			!strings.Contains(want, test.told) {
 			t.Errorf("%q, %q: %s %q, want %q", test.lower, test.upper, got.Verdict, got.Details, test.told)
 		}
@@ -323,7 +323,7 @@ func TestPlaceOfNIC(t *testing.T) {
 	e := good(t, "nv-gb300-aks-dma-derived")
 	e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0008:01:00.0"><pci busid="0008:06:00.0"/></pci>
 		<pci busid="0101:00:00.0"/></cpu></system>`)
-	if got := report(t, e).Results[4]; got.Verdict != Passed {
+	if got := report(t, e).Results[4]; got.Verdict != passed {
 		t.Errorf("%s %q", got.Verdict, got.Details)
 	}
 }
@@ -369,11 +369,11 @@ func TestOtherMachines(t *testing.T) {
 		"the machine has no GPU of AMD or NVIDIA": nics,
 		"the machine has no NIC with RDMA":        mustLoad(t, "amd-mi300x-cpx-kfd"),
 	} {
-		r := report(t, Evidence{Machine: m})
-		if got := r.Results[0]; got.Verdict != Failed || !slices.Contains(got.Details, told) {
+		r := report(t, evidence{Machine: m})
+		if got := r.Results[0]; got.Verdict != failed || !slices.Contains(got.Details, told) {
 			t.Errorf("%s: %s", told, r.Table())
 		}
-		if got := r.Results[3]; got.Verdict != Failed {
+		if got := r.Results[3]; got.Verdict != failed {
 			t.Errorf("placement of a machine without devices: %s", r.Table())
 		}
 	}
@@ -393,7 +393,7 @@ func TestNodeOfNIC(t *testing.T) {
 	if e.Machine, err = b.Machine(); err != nil {
 		t.Fatal(err)
 	}
-	for node, want := range map[uint32]Verdict{0: Passed, 1: Passed, 2: Failed} {
+	for node, want := range map[uint32]Verdict{0: passed, 1: passed, 2: failed} {
 		devices := slices.Clone(e.Status.Resources[0].Devices)
 		e.Status.Resources[1].Devices = []coordinator.Device{{Address: nic, NUMA: &node}}
 		e.Status.Resources[0].Devices = devices
@@ -477,7 +477,7 @@ func TestVFAlone(t *testing.T) {
 	alone.GPU, alone.Distance, alone.Memory = "", topology.UNK, verify.Host
 	e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, alone)
 	got := report(t, e).Results[5]
-	if got.Verdict != Passed || got.Summary != "2 pairs, 1 of them in GPU memory" {
+	if got.Verdict != passed || got.Summary != "2 pairs, 1 of them in GPU memory" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -508,15 +508,15 @@ func TestJudgePlan(t *testing.T) {
 			slices.Repeat([]machine.Pair{{Distance: topology.NODE}}, far)...)
 	}
 	for _, test := range []struct {
-		plan Plan
+		plan pairPlan
 		want Verdict
 		told string
 	}{
-		{Plan{Count: 4, Nodes: []int{0}, Pairs: pairs(4, 0)}, Passed, ""},
-		{Plan{Count: 4, Nodes: []int{0}, Pairs: pairs(3, 1)}, Failed, "4 pairs: 3 near, and 4 are possible"},
-		{Plan{Count: 8, Nodes: []int{0}, Pairs: pairs(4, 4)}, Passed, ""}, // node 0 has four GPUs
-		{Plan{Count: 8, Nodes: []int{0, 1}, Pairs: pairs(4, 4)}, Failed, "8 pairs: 4 near, and 8 are possible"},
-		{Plan{Count: 8, Pairs: pairs(7, 1)}, Failed, "8 pairs: 7 near, and 8 are possible"},
+		{pairPlan{Count: 4, Nodes: []int{0}, Pairs: pairs(4, 0)}, passed, ""},
+		{pairPlan{Count: 4, Nodes: []int{0}, Pairs: pairs(3, 1)}, failed, "4 pairs: 3 near, and 4 are possible"},
+		{pairPlan{Count: 8, Nodes: []int{0}, Pairs: pairs(4, 4)}, passed, ""}, // node 0 has four GPUs
+		{pairPlan{Count: 8, Nodes: []int{0, 1}, Pairs: pairs(4, 4)}, failed, "8 pairs: 4 near, and 8 are possible"},
+		{pairPlan{Count: 8, Pairs: pairs(7, 1)}, failed, "8 pairs: 7 near, and 8 are possible"},
 	} {
 		j := newJudgement("placement")
 		judgePlan(j, n, test.plan)
@@ -531,7 +531,7 @@ func TestOtherPlans(t *testing.T) {
 	t.Parallel()
 	r := report(t, good(t, "nv-h100-oci"))
 	r.Plans[0].Pairs[0].VF = r.Plans[1].Pairs[1].VF
-	if err := r.Judge(); err != nil || r.Worst() != Failed {
+	if err := r.Judge(); err != nil || r.Worst() != failed {
 		t.Errorf("%v, %s", err, r.Table())
 	}
 }
@@ -589,7 +589,7 @@ func TestForeignReport(t *testing.T) {
 		"1025 NICs":       func(r *Report) { r.NCCL.NICs = slices.Repeat(r.NCCL.NICs[:1], mostPlaces+1) },
 		"traffic: 10001 pairs": func(r *Report) {
 			r.Traffic[0].Places = slices.Repeat(r.Traffic[0].Places[:1], mostPairs)
-			r.Traffic = append(r.Traffic, Traffic{Pairs: r.Traffic[0].Pairs[:1]})
+			r.Traffic = append(r.Traffic, measuredTraffic{Pairs: r.Traffic[0].Pairs[:1]})
 		},
 	} {
 		r := report(t, good(t, "nv-h100-oci"))
@@ -599,7 +599,7 @@ func TestForeignReport(t *testing.T) {
 		}
 	}
 	r := report(t, good(t, "nv-h100-oci"))
-	r.Findings = []Found{{ID: "x\nnccl: passed\x1b[2J", Severity: "error"}}
+	r.Findings = []foundID{{ID: "x\nnccl: passed\x1b[2J", Severity: "error"}}
 	r.Offer.Mode = "x\ntraffic  passed"
 	if err := r.Judge(); err != nil {
 		t.Fatal(err)
@@ -634,7 +634,7 @@ func TestForeignVerification(t *testing.T) {
 	} {
 		e := good(t, "nv-h100-oci")
 		foreign(e.Verified[0])
-		if r, err := New(e); err == nil || strings.Contains(fmt.Sprint(err), "report") {
+		if r, err := newReport(e); err == nil || strings.Contains(fmt.Sprint(err), "report") {
 			t.Errorf("%v, %v", r, err)
 		}
 	}

@@ -25,24 +25,24 @@ import (
 
 // Report is the evidence of a node, and its results.
 type Report struct {
-	Version  cli.V1   `json:"version"`
-	Tandem   string   `json:"tandem"` // version of the program
-	System   System   `json:"system"`
-	Results  []Result `json:"results"`  // by part
-	Findings []Found  `json:"findings"` // of tandem doctor
+	Version  cli.V1       `json:"version"`
+	Tandem   string       `json:"tandem"` // version of the program
+	System   nodeSystem   `json:"system"`
+	Results  []partResult `json:"results"`  // by part
+	Findings []foundID    `json:"findings"` // of tandem doctor
 	// devices that the plugins offer; nil if no plugin answers
-	Offer *Offer `json:"offer,omitempty"`
+	Offer *pluginOffer `json:"offer,omitempty"`
 	// placement of containers on the empty machine, whose VFs are those of all NICs with RDMA
-	Plans []Plan `json:"plans"`
+	Plans []pairPlan `json:"plans"`
 	// topology by NCCL or RCCL; nil if unknown
-	NCCL *NCCL `json:"nccl,omitempty"`
+	NCCL *ncclPlaces `json:"nccl,omitempty"`
 	// measurements of tandem verify --traffic, by container
-	Traffic []Traffic `json:"traffic,omitempty"`
-	Machine []string  `json:"machine"` // lines of the recording
+	Traffic []measuredTraffic `json:"traffic,omitempty"`
+	Machine []string          `json:"machine"` // lines of the recording
 }
 
-// System names hardware and software of the node. Empty texts are unknown.
-type System struct {
+// nodeSystem names hardware and software of the node. Empty texts are unknown.
+type nodeSystem struct {
 	Vendor       string `json:"vendor,omitempty"`  // of the server, by its firmware
 	Product      string `json:"product,omitempty"` // model of the server, by its firmware
 	Architecture string `json:"architecture"`      // as Go names it: "amd64"
@@ -51,53 +51,53 @@ type System struct {
 	AMD          string `json:"amd,omitempty"`     // version of the driver amdgpu, if not the kernel's own
 }
 
-// Found is a finding of tandem doctor without its text.
-type Found struct {
+// foundID is a finding of tandem doctor without its text.
+type foundID struct {
 	ID       string `json:"id"`
 	Severity string `json:"severity"`
 }
 
-// Offer is what the plugins offer.
-type Offer struct {
-	Mode     string     `json:"mode"` // of the node: "device-plugin" or "dra"
-	Devices  []Device   `json:"devices"`
-	Rejected []Rejected `json:"rejected,omitempty"` // VFs that config.json does not select
+// pluginOffer is what the plugins offer.
+type pluginOffer struct {
+	Mode     string            `json:"mode"` // of the node: "device-plugin" or "dra"
+	Devices  []offeredDevice   `json:"devices"`
+	Rejected []rejectedDevices `json:"rejected,omitempty"` // VFs that config.json does not select
 }
 
-// Device is an offered GPU, partition or VF.
-type Device struct {
+// offeredDevice is an offered GPU, partition or VF.
+type offeredDevice struct {
 	Kind    string           `json:"kind"` // "gpu" or "vf"
 	Address topology.Address `json:"address"`
 	NUMA    *uint32          `json:"numa"`             // node in the device's TopologyInfo
 	Health  string           `json:"health,omitempty"` // "failed" or "degraded"
 }
 
-// Rejected counts devices that a selector of config.json rejects, by a key of the selector.
-type Rejected struct {
+// rejectedDevices counts devices that a selector of config.json rejects, by a key of the selector.
+type rejectedDevices struct {
 	Pool     int    `json:"pool"`     // place of the resource in config.json, from 1
 	Selector int    `json:"selector"` // place of the selector in the resource, from 1
 	Key      string `json:"key"`
 	Count    int    `json:"count"`
 }
 
-// Plan is the placement of a container with as many GPUs as VFs.
-type Plan struct {
+// pairPlan is the placement of a container with as many GPUs as VFs.
+type pairPlan struct {
 	Count int            `json:"count"` // of GPUs, and of VFs
 	Nodes []int          `json:"nodes"` // NUMA nodes of the Topology Manager
 	Pairs []machine.Pair `json:"pairs"`
 }
 
-// Traffic is the measurement of a container's pairs.
-type Traffic struct {
+// measuredTraffic is the measurement of a container's pairs.
+type measuredTraffic struct {
 	Seconds   int            `json:"seconds"`
 	Direction string         `json:"direction"`
 	Failures  int            `json:"failures"` // of the places, the pairs file and the traffic
-	Pairs     []MeasuredPair `json:"pairs"`
+	Pairs     []measuredPair `json:"pairs"`
 	Places    []machine.Pair `json:"places"` // pairs by sysfs
 }
 
-// MeasuredPair is the traffic of a pair.
-type MeasuredPair struct {
+// measuredPair is the traffic of a pair.
+type measuredPair struct {
 	GPU      string         `json:"gpu,omitempty"`
 	VF       string         `json:"vf"`
 	Distance topology.Level `json:"distance"`
@@ -109,8 +109,8 @@ type MeasuredPair struct {
 	Good     bool           `json:"good"` // no threshold of the measurement is missed
 }
 
-// NCCL has the places of GPUs and NICs in a topology file of NCCL or RCCL.
-type NCCL struct {
+// ncclPlaces has the places of GPUs and NICs in a topology file of NCCL or RCCL.
+type ncclPlaces struct {
 	GPUs []nccl.Function `json:"gpus"`
 	NICs []nccl.Function `json:"nics"`
 }

@@ -24,11 +24,11 @@ func address(t *testing.T, text string) topology.Address {
 func TestEndsOfMachines(t *testing.T) {
 	for _, test := range []struct {
 		machine, vf, gpu string
-		want             End
+		want             trafficEnd
 	}{
-		{"oci-mi300x-derived", "0000:0c:00.1", "0000:11:00.0", End{Facts: Facts{RDMA: "mlx5_8",
+		{"oci-mi300x-derived", "0000:0c:00.1", "0000:11:00.0", trafficEnd{Facts: Facts{RDMA: "mlx5_8",
 			Distance: topology.PIX, State: "4: ACTIVE", Rate: "400 Gb/sec (4X NDR)", RateGbps: 400}}},
-		{"nv-h800-8x8", "0000:0e:00.1", "0000:34:00.0", End{Facts: Facts{RDMA: "mlx5_10",
+		{"nv-h800-8x8", "0000:0e:00.1", "0000:34:00.0", trafficEnd{Facts: Facts{RDMA: "mlx5_10",
 			Distance: topology.NODE, PCIe: topology.PCIeLink{Speed: 32, Width: 16}, GPULanes: 16, State: "4: ACTIVE",
 			Rate: "400 Gb/sec (4X NDR)", RateGbps: 400}}},
 	} {

@@ -36,10 +36,10 @@ type Memory string
 
 // Memories.
 const (
-	Auto   Memory = "auto" // the GPU's with dmabuf, the GPU's, the host's: the first that perftest supports
-	Host   Memory = "host"
-	Peer   Memory = "gpu"    // through the kernel module of the GPU's vendor: nvidia_peermem, or amdgpu
-	DMABuf Memory = "dmabuf" // the GPU's, through dmabuf
+	autoMemory Memory = "auto" // the GPU's with dmabuf, the GPU's, the host's: the first that perftest supports
+	Host       Memory = "host"
+	Peer       Memory = "gpu"    // through the kernel module of the GPU's vendor: nvidia_peermem, or amdgpu
+	DMABuf     Memory = "dmabuf" // the GPU's, through dmabuf
 )
 
 // program is a program of perftest.
@@ -76,7 +76,7 @@ func readOptions(help string) map[string]bool {
 
 // memoryFor returns the memory for an end: as wanted, if the program supports it.
 func (p program) memoryFor(wanted Memory, gpu *GPU) (Memory, error) {
-	if wanted == Host || gpu == nil && wanted == Auto {
+	if wanted == Host || gpu == nil && wanted == autoMemory {
 		return Host, nil
 	}
 	if gpu == nil {
@@ -84,7 +84,7 @@ func (p program) memoryFor(wanted Memory, gpu *GPU) (Memory, error) {
 	}
 	selection, dmabuf := gpu.optionNames()
 	switch {
-	case !p.options[selection] && wanted == Auto:
+	case !p.options[selection] && wanted == autoMemory:
 		return Host, nil
 	case !p.options[selection]:
 		return "", fmt.Errorf("memory %s: %s has no option %s", wanted, p.name, selection)
@@ -107,7 +107,7 @@ func (g *GPU) optionNames() (selection, dmabuf string) {
 }
 
 // gpuArguments returns the options of an end's memory; dmabuf follows the selection of the GPU.
-func (e *End) gpuArguments() []string {
+func (e *trafficEnd) gpuArguments() []string {
 	if e.Memory == Host || e.GPU == nil {
 		return nil
 	}
@@ -126,13 +126,13 @@ func (e *End) gpuArguments() []string {
 // commonArguments returns the arguments that all tests have. Without -x perftest chooses the GID on Ethernet
 // itself: RoCE v2 before v1, IPv4 before IPv6 (get_best_gid_index in src/perftest_communication.c, since
 // 4.1).
-func (e *End) commonArguments(tcp int) []string {
+func (e *trafficEnd) commonArguments(tcp int) []string {
 	arguments := []string{"-F", "-d", e.RDMA, "-i", port, "-p", strconv.Itoa(tcp)}
 	return append(arguments, e.gpuArguments()...)
 }
 
 // bandwidthArguments returns the arguments of ib_write_bw.
-func (p *TrafficPlan) bandwidthArguments(e *End, tcp int) []string {
+func (p *trafficPlan) bandwidthArguments(e *trafficEnd, tcp int) []string {
 	amount := []string{"-D", strconv.Itoa(p.Seconds)}
 	if p.GiB > 0 {
 		amount = []string{"-n", strconv.Itoa(p.GiB * (1 << 30 / messageBytes))}
@@ -142,7 +142,7 @@ func (p *TrafficPlan) bandwidthArguments(e *End, tcp int) []string {
 }
 
 // latencyArguments returns the arguments of ib_read_lat.
-func (p *TrafficPlan) latencyArguments(e *End, tcp int) []string {
+func (p *trafficPlan) latencyArguments(e *trafficEnd, tcp int) []string {
 	return append(e.commonArguments(tcp),
 		"-n", strconv.Itoa(latencyIterations), "-s", strconv.Itoa(latencyBytes))
 }

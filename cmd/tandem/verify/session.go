@@ -16,8 +16,8 @@ const (
 	retry    = 100 * time.Millisecond // between two attempts of a client to connect
 )
 
-// Run is the result of the traffic between two pairs.
-type Run struct {
+// trafficRun is the result of the traffic between two pairs.
+type trafficRun struct {
 	From    int     `json:"from"` // pair that writes; -1: of the other container
 	To      int     `json:"to"`   // pair whose memory is written; -1: of the other container
 	Memory  Memory  `json:"memory"`
@@ -33,7 +33,7 @@ type Run struct {
 
 // session is the state of one call of Plan.Run.
 type session struct {
-	plan        *TrafficPlan
+	plan        *trafficPlan
 	environment []string
 	write, read program
 }
@@ -46,8 +46,8 @@ func (s *session) testTime() time.Duration {
 // measurePairs measures the pairs one after another: within this container, or to the pairs of the same index
 // in the other container. Only the first pair waits for the other container, which serves all pairs at the
 // same time, because a client that fails omits a pair; each of its pairs has the time of all.
-func (s *session) measurePairs(ctx context.Context, ends []End) []Run {
-	runs := make([]Run, len(ends))
+func (s *session) measurePairs(ctx context.Context, ends []trafficEnd) []trafficRun {
+	runs := make([]trafficRun, len(ends))
 	var served sync.WaitGroup
 	for i := range ends {
 		if ctx.Err() != nil {
@@ -58,10 +58,10 @@ func (s *session) measurePairs(ctx context.Context, ends []End) []Run {
 		var progress string
 		switch {
 		case p.Server:
-			runs[i], t.server, limit = Run{From: -1, To: i}, e, p.Wait+time.Duration(len(ends))*limit
+			runs[i], t.server, limit = trafficRun{From: -1, To: i}, e, p.Wait+time.Duration(len(ends))*limit
 			progress = fmt.Sprintf("%s waits on TCP port %d", e.RDMA, t.tcp)
 		case p.Client != "":
-			runs[i], t.client, t.host = Run{From: i, To: -1}, e, p.Client
+			runs[i], t.client, t.host = trafficRun{From: i, To: -1}, e, p.Client
 			progress = e.RDMA + " to " + p.Client
 			if i == 0 {
 				limit += p.Wait
@@ -71,7 +71,7 @@ func (s *session) measurePairs(ctx context.Context, ends []End) []Run {
 			if !p.toSelf(len(ends)) {
 				to = (i + 1) % len(ends)
 			}
-			runs[i], t.client, t.server, t.host = Run{From: i, To: to}, e, &ends[to], "127.0.0.1"
+			runs[i], t.client, t.server, t.host = trafficRun{From: i, To: to}, e, &ends[to], "127.0.0.1"
 			progress = e.RDMA + " to " + ends[to].RDMA
 		}
 		runs[i].Memory = e.Memory
@@ -93,7 +93,7 @@ func (s *session) measurePairs(ctx context.Context, ends []End) []Run {
 var errTime = errors.New("no result in time")
 
 // runTests measures bandwidth and then latency, and writes the result or an error into r.
-func (t *tester) runTests(ctx context.Context, r *Run, limit time.Duration) {
+func (t *tester) runTests(ctx context.Context, r *trafficRun, limit time.Duration) {
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %s", errTime, limit))
 	defer stop()
 	err := t.checkEnds()
@@ -111,14 +111,14 @@ func (t *tester) runTests(ctx context.Context, r *Run, limit time.Duration) {
 // tester makes the tests of one run. An end in another container is nil.
 type tester struct {
 	*session
-	client, server *End
+	client, server *trafficEnd
 	host           string // of the server
 	tcp            int
 }
 
 // checkEnds returns the error of an end that cannot carry traffic.
 func (t *tester) checkEnds() error {
-	for _, e := range []*End{t.client, t.server} {
+	for _, e := range []*trafficEnd{t.client, t.server} {
 		switch {
 		case e == nil:
 		case e.Err != "":
@@ -131,7 +131,7 @@ func (t *tester) checkEnds() error {
 }
 
 // measureBandwidth runs ib_write_bw. Both ends print the client's result.
-func (t *tester) measureBandwidth(ctx context.Context, r *Run) error {
+func (t *tester) measureBandwidth(ctx context.Context, r *trafficRun) error {
 	result, err := t.runTest(ctx, t.write, t.plan.bandwidthArguments)
 	if err != nil {
 		return err
@@ -149,10 +149,10 @@ func (t *tester) measureBandwidth(ctx context.Context, r *Run) error {
 }
 
 // measureLatency runs ib_read_lat, in the host's memory if perftest measures no latency of the GPU's.
-func (t *tester) measureLatency(ctx context.Context, r *Run) error {
+func (t *tester) measureLatency(ctx context.Context, r *trafficRun) error {
 	result, err := t.runTest(ctx, t.read, t.plan.latencyArguments)
 	if err != nil && (noGPULatency(result.client) || noGPULatency(result.server)) {
-		for _, e := range []**End{&t.client, &t.server} {
+		for _, e := range []**trafficEnd{&t.client, &t.server} {
 			if *e != nil {
 				inHost := **e
 				inHost.Memory, *e = Host, &inHost
@@ -176,7 +176,7 @@ type outputs struct{ client, server string }
 // runTest runs a program on the ends of this container. The first failure ends the other one and is the
 // error.
 func (t *tester) runTest(
-	ctx context.Context, p program, arguments func(e *End, tcp int) []string,
+	ctx context.Context, p program, arguments func(e *trafficEnd, tcp int) []string,
 ) (result outputs, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

@@ -24,14 +24,14 @@ const (
 	minPort                = 1024
 )
 
-// TrafficPlan says between which ends traffic flows, how much, and which result is good.
-type TrafficPlan struct {
+// trafficPlan says between which ends traffic flows, how much, and which result is good.
+type trafficPlan struct {
 	Seconds int // of the bandwidth test of each pair; minSeconds to maxSeconds
 	GiB     int // bytes of the bandwidth test instead of Seconds, in GiB; 0 for no limit of its own
 	Port    int // TCP port of pair 0, for perftest's exchange of addresses; pair i has port Port+i
 	Wait    time.Duration
 	Memory  Memory // Auto for the GPU's memory if perftest supports the GPU
-	To      Direction
+	To      direction
 	Server  bool   // serve the pairs of another container
 	Client  string // host of another container that serves; "" for traffic within this container
 
@@ -42,19 +42,19 @@ type TrafficPlan struct {
 	Progress    io.Writer
 }
 
-// Direction is the destination of a pair's traffic within one container.
-type Direction string
+// direction is the destination of a pair's traffic within one container.
+type direction string
 
 // Directions. Two RoCE devices of one network namespace may not reach each other: the kernel resolves the
 // address of the other one to the sender's own (addr_resolve in drivers/infiniband/core/addr.c). With fewer
 // than three pairs a slow pair slows all runs of a ring.
 const (
-	ToSelf Direction = "self" // the pair's own VF, within the NIC
-	ToNext Direction = "next" // the next pair, over the fabric
+	toSelf direction = "self" // the pair's own VF, within the NIC
+	toNext direction = "next" // the next pair, over the fabric
 )
 
 // Validate returns an error for values outside the limits, with the name of the flag.
-func (p *TrafficPlan) Validate() error {
+func (p *trafficPlan) Validate() error {
 	switch {
 	case p.Seconds < minSeconds || p.Seconds > maxSeconds:
 		return fmt.Errorf("--traffic-seconds %d: want %d to %d", p.Seconds, minSeconds, maxSeconds)
@@ -68,9 +68,9 @@ func (p *TrafficPlan) Validate() error {
 		return fmt.Errorf("--traffic-min-rate %d: want 0 to 100", p.MinRate)
 	case p.Wait < time.Second || p.Wait > time.Hour:
 		return fmt.Errorf("--traffic-wait %s: want 1s to 1h", p.Wait)
-	case !slices.Contains([]Memory{Auto, DMABuf, Peer, Host}, p.Memory):
+	case !slices.Contains([]Memory{autoMemory, DMABuf, Peer, Host}, p.Memory):
 		return fmt.Errorf("--traffic-memory %s: want auto, dmabuf, gpu or host", p.Memory)
-	case !slices.Contains([]Direction{ToSelf, ToNext}, p.To):
+	case !slices.Contains([]direction{toSelf, toNext}, p.To):
 		return fmt.Errorf("--traffic-to %s: want self or next", p.To)
 	case strings.HasPrefix(p.Client, "-"):
 		return fmt.Errorf("--client %s: want a host", p.Client)
@@ -82,7 +82,7 @@ func (p *TrafficPlan) Validate() error {
 
 // Run measures all pairs and judges them. It returns an error only if nothing could be measured; a failed run
 // is in the report. The end of ctx ends the programs.
-func (p *TrafficPlan) Run(ctx context.Context, ends []End) (*TrafficReport, error) {
+func (p *trafficPlan) Run(ctx context.Context, ends []trafficEnd) (*TrafficReport, error) {
 	if len(ends) == 0 {
 		return nil, errors.New("measure traffic: the container has no VF")
 	}
@@ -121,7 +121,7 @@ const (
 )
 
 // describeDirection returns the destination of the traffic, for people.
-func (p *TrafficPlan) describeDirection(pairs int) string {
+func (p *trafficPlan) describeDirection(pairs int) string {
 	switch {
 	case p.Server:
 		return fromClient
@@ -147,15 +147,15 @@ func WithoutHost(direction string) string {
 	}
 }
 
-func (p *TrafficPlan) toSelf(pairs int) bool {
-	return p.To == ToSelf || pairs == 1
+func (p *trafficPlan) toSelf(pairs int) bool {
+	return p.To == toSelf || pairs == 1
 }
 
 // port is the port of a VF's RDMA device; a VF has one.
 const port = "1"
 
-// End is a VF, and the GPU of its pair if there is one.
-type End struct {
+// trafficEnd is a VF, and the GPU of its pair if there is one.
+type trafficEnd struct {
 	Facts
 	GPU    *GPU
 	Memory Memory // of the traffic; "" before perftest's options are known
@@ -179,8 +179,8 @@ type Facts struct {
 
 // newEnd reads the facts of a VF and of its GPU; nil for none. The files of the port are those of
 // Documentation/ABI/stable/sysfs-class-infiniband.
-func newEnd(sys fs.FS, tree *topology.Tree, vf topology.Address, gpu *GPU) End {
-	e := End{Facts: Facts{VF: vf.String(), Distance: topology.UNK, Redirects: []string{}}, GPU: gpu}
+func newEnd(sys fs.FS, tree *topology.Tree, vf topology.Address, gpu *GPU) trafficEnd {
+	e := trafficEnd{Facts: Facts{VF: vf.String(), Distance: topology.UNK, Redirects: []string{}}, GPU: gpu}
 	if gpu != nil {
 		e.Facts.GPU = gpu.ID
 	}

@@ -18,10 +18,10 @@ import (
 )
 
 // ends returns pairs of the devices mlx5_0, mlx5_1 …, with AMD GPUs on the buses 0x11, 0x12 ….
-func ends(number int) (list []End) {
+func ends(number int) (list []trafficEnd) {
 	for i := range number {
 		gpu := topology.Address{Bus: uint8(0x11 + i)}
-		list = append(list, End{Facts: Facts{
+		list = append(list, trafficEnd{Facts: Facts{
 			GPU: gpu.String(), VF: topology.Address{Bus: uint8(0x31 + i)}.String(), RDMA: fmt.Sprintf("mlx5_%d", i),
 			Distance: topology.PIX, State: "4: ACTIVE", Rate: "200 Gb/sec (4X HDR)", RateGbps: 200,
 		}, GPU: &GPU{Address: gpu, rocm: i}})
@@ -40,13 +40,15 @@ func freePort(t *testing.T) int {
 	return min(listener.Addr().(*net.TCPAddr).Port, 65530)
 }
 
-func newPlan(t *testing.T, f fakes) *TrafficPlan {
+func newPlan(t *testing.T, f fakes) *trafficPlan {
 	t.Helper()
-	return &TrafficPlan{Seconds: 1, Port: freePort(t), Wait: 20 * time.Second, Memory: Auto, To: ToNext, Min: 80,
-		Environment: f.install(t), Progress: io.Discard}
+	return &trafficPlan{
+		Seconds: 1, Port: freePort(t), Wait: 20 * time.Second, Memory: autoMemory, To: toNext, Min: 80,
+		Environment: f.install(t), Progress: io.Discard,
+	}
 }
 
-func run(t *testing.T, p *TrafficPlan, list []End) *TrafficReport {
+func run(t *testing.T, p *trafficPlan, list []trafficEnd) *TrafficReport {
 	t.Helper()
 	report, err := p.Run(t.Context(), list)
 	if err != nil {
@@ -89,11 +91,11 @@ func TestCommandLines(t *testing.T) {
 	for _, test := range []struct {
 		name, help string
 		gpu        *GPU
-		change     func(p *TrafficPlan)
+		change     func(p *trafficPlan)
 		want       string // behind -F
 	}{
 		{"host", "", gpu, nil, "-d mlx5_0 -i 1 -p 18515 -D 1 -s 1048576 -t 16 --report_gbits"},
-		{"bytes", "", gpu, func(p *TrafficPlan) { p.GiB = 2 },
+		{"bytes", "", gpu, func(p *trafficPlan) { p.GiB = 2 },
 			"-d mlx5_0 -i 1 -p 18515 -n 2048 -s 1048576 -t 16 --report_gbits"},
 		{"CUDA", "--use_cuda=<id> --use_cuda_bus_id=<id>", gpu, nil,
 			"-d mlx5_0 -i 1 -p 18515 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
@@ -101,15 +103,15 @@ func TestCommandLines(t *testing.T) {
 			"-d mlx5_0 -i 1 -p 18515 --use_cuda_bus_id=0000:11:00.0 --use_cuda_dmabuf -D 1 -s 1048576 -t 16 " +
 				"--report_gbits"},
 		{"CUDA, dmabuf not wanted", "--use_cuda_bus_id=<id> --use_cuda_dmabuf", gpu,
-			func(p *TrafficPlan) { p.Memory = Peer },
+			func(p *trafficPlan) { p.Memory = Peer },
 			"-d mlx5_0 -i 1 -p 18515 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
 		{"ROCm, dmabuf", "--use_rocm=<id> --use_rocm_dmabuf", &GPU{Address: gpu.Address, rocm: 5}, nil,
 			"-d mlx5_0 -i 1 -p 18515 --use_rocm=5 --use_rocm_dmabuf -D 1 -s 1048576 -t 16 --report_gbits"},
-		{"GPU not wanted", "--use_rocm=<id>", &GPU{}, func(p *TrafficPlan) { p.Memory = Host },
+		{"GPU not wanted", "--use_rocm=<id>", &GPU{}, func(p *trafficPlan) { p.Memory = Host },
 			"-d mlx5_0 -i 1 -p 18515 -D 1 -s 1048576 -t 16 --report_gbits"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := &TrafficPlan{Seconds: 1, Memory: Auto}
+			p := &trafficPlan{Seconds: 1, Memory: autoMemory}
 			if test.change != nil {
 				test.change(p)
 			}
@@ -140,8 +142,8 @@ func TestFailures(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		fakes  fakes
-		ends   []End
-		change func(p *TrafficPlan, list []End)
+		ends   []trafficEnd
+		change func(p *trafficPlan, list []trafficEnd)
 		want   string
 	}{
 		{"no MR", fakes{Fail: map[string]string{"mlx5_0": "---\nCouldn't allocate MR\n failed to create mr"}},
@@ -149,14 +151,16 @@ func TestFailures(t *testing.T) {
 			"Couldn't allocate MR; failed to create mr (the NIC cannot register the memory: the container's limit"},
 		{"another GPU", fakes{Help: "--use_rocm=<id>", ROCmBus: "c1"}, ends(1), nil,
 			"perftest used the GPU on PCI bus 0xc1 instead of 0000:11:00.0"},
-		{"no ROCm", fakes{Help: "--use_rocm=<id>"}, ends(1), func(_ *TrafficPlan, list []End) {
+		{"no ROCm", fakes{Help: "--use_rocm=<id>"}, ends(1), func(_ *trafficPlan, list []trafficEnd) {
 			list[0].GPU.rocm = -1
 		}, "pair 0: GPU 0000:11:00.0 is not in the KFD topology"},
-		{"no RDMA device", fakes{}, ends(1), func(_ *TrafficPlan, list []End) { list[0].Err = "no RDMA device" },
+		{"no RDMA device", fakes{}, ends(1), func(_ *trafficPlan, list []trafficEnd) {
+			list[0].Err = "no RDMA device"
+		},
 			"pair 0: VF 0000:31:00.0: no RDMA device"},
 		{"no bytes", fakes{Gbps: map[string]string{"mlx5_0 mlx5_0": "0.00"}}, ends(1), nil,
 			"pair 0: run ib_write_bw: read the result: no message arrived"},
-		{"rate", fakes{}, ends(1), func(p *TrafficPlan, _ []End) { p.MinRate = 90 },
+		{"rate", fakes{}, ends(1), func(p *trafficPlan, _ []trafficEnd) { p.MinRate = 90 },
 			"pair 0: 50 % of the port's rate, 100.00 of 200.00 Gb/s in host memory: no reason in sysfs"},
 		{"slow between fast pairs", fakes{Gbps: map[string]string{"mlx5_0 mlx5_1": "50"}}, ends(3), nil,
 			"pair 0 to pair 1: 50 % of the best pair, 50.00 of 100.00 Gb/s, and both pairs are faster in"},
@@ -189,15 +193,15 @@ func TestBrokenPair(t *testing.T) {
 func TestErrors(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		ends   []End
-		change func(p *TrafficPlan)
+		ends   []trafficEnd
+		change func(p *trafficPlan)
 		want   string
 	}{
 		{"no VF", nil, nil, "the container has no VF"},
-		{"no dmabuf", ends(1), func(p *TrafficPlan) { p.Memory = DMABuf },
+		{"no dmabuf", ends(1), func(p *trafficPlan) { p.Memory = DMABuf },
 			"pair 0: memory dmabuf: ib_write_bw has no option --use_rocm"},
-		{"no port", ends(2), func(p *TrafficPlan) { p.Port = 65535 }, "pair 1 has no TCP port"},
-		{"no perftest", ends(1), func(*TrafficPlan) { t.Setenv("PATH", t.TempDir()) }, "install perftest"},
+		{"no port", ends(2), func(p *trafficPlan) { p.Port = 65535 }, "pair 1 has no TCP port"},
+		{"no perftest", ends(1), func(*trafficPlan) { t.Setenv("PATH", t.TempDir()) }, "install perftest"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := newPlan(t, fakes{})

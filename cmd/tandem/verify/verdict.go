@@ -20,7 +20,7 @@ type TrafficReport struct {
 	Min       int           `json:"min"`       // least bandwidth in percent of the best pair's
 	MinRate   int           `json:"minRate"`   // least bandwidth in percent of the port's rate
 	Pairs     []TrafficPair `json:"pairs"`
-	Runs      []Run         `json:"runs"`
+	Runs      []trafficRun  `json:"runs"`
 	Failures  []string      `json:"failures"`
 }
 
@@ -50,7 +50,7 @@ const (
 // judgeRuns compares the pairs with the best one and with their ports. In a ring each pair has two runs. A
 // slow pair is slow in both, its neighbours in one: the better run is the pair's. A slow run between two
 // pairs that are fast in their other runs is a failure of its own.
-func judgeRuns(ends []End, runs []Run, least, leastRate int) *TrafficReport {
+func judgeRuns(ends []trafficEnd, runs []trafficRun, least, leastRate int) *TrafficReport {
 	r := &TrafficReport{Min: least, MinRate: leastRate, Runs: runs, Failures: []string{}}
 	for i, e := range ends {
 		r.Pairs = append(r.Pairs, newPair(i, e.Facts, runs))
@@ -95,7 +95,7 @@ func (r *TrafficReport) listFailures(best TrafficPair) {
 }
 
 // newPair returns a pair with the results of its runs.
-func newPair(index int, f Facts, runs []Run) TrafficPair {
+func newPair(index int, f Facts, runs []trafficRun) TrafficPair {
 	p := TrafficPair{Index: index, Facts: f, Verdict: failed, Reasons: []string{}}
 	for _, run := range runs {
 		if run.From != index && run.To != index {
@@ -139,7 +139,7 @@ func percentOf(gbps, of float64) int {
 func compareRates(gbps, of float64) string { return fmt.Sprintf("%.2f of %.2f Gb/s", gbps, of) }
 
 // nameOfRun names the run for people.
-func (r Run) nameOfRun() string {
+func (r trafficRun) nameOfRun() string {
 	switch {
 	case r.From < 0:
 		return fmt.Sprintf("pair %d", r.To)
@@ -259,7 +259,7 @@ func (r *TrafficReport) listNotes() (notes []string) {
 	if len(r.Pairs) == 1 {
 		notes = append(notes, "one pair: there is no other to compare with; --traffic-min-rate sets a threshold")
 	}
-	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.From < 0 || run.To < 0 }) {
+	if slices.ContainsFunc(r.Runs, func(run trafficRun) bool { return run.From < 0 || run.To < 0 }) {
 		notes = append(notes, "reasons are of this container's end; those of the other end are in its own output")
 	}
 	return notes

@@ -36,7 +36,7 @@ type Check struct {
 	Within    topology.Level // greatest accepted distance of a pair
 	InOrder   bool           // the i-th VF has to pair with the i-th GPU
 	Topology  string         // a topology file; "" for none
-	Traffic   *TrafficPlan   // nil for no traffic
+	Traffic   *trafficPlan   // nil for no traffic
 }
 
 // Run examines the container, and measures the traffic of its pairs if the Check has a plan for traffic. It
@@ -79,7 +79,7 @@ func (v *Check) Run(ctx context.Context) (*Verification, error) {
 
 // trafficEnds returns the VFs with the GPUs of their pairs. An HCA that pairs with several GPUs is in as many
 // pairs.
-func (r *Verification) trafficEnds(sys fs.FS, tree *topology.Tree) (ends []End) {
+func (r *Verification) trafficEnds(sys fs.FS, tree *topology.Tree) (ends []trafficEnd) {
 	pairs := slices.Clone(r.Pairs)
 	for _, vf := range r.VFs {
 		var gpu *GPU

@@ -74,7 +74,7 @@ func (w *wire) qualified(h holder, file string) func(context.Context) (problem, 
 func unqualified(r *qualify.Report, code string) string {
 	var problems []string
 	for _, result := range r.Results {
-		if result.Verdict != qualify.Passed {
+		if result.Verdict != "passed" {
 			problems = append(problems, fmt.Sprintf("%s is %s: %s", result.Part, result.Verdict,
 				strings.Join(result.Details, ", ")))
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package verify
 
 import (
 	"errors"
@@ -15,15 +15,15 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-func newVerify() *cobra.Command {
-	v := verify.Check{Within: topology.C2C}
+// NewCommand returns the command verify.
+func NewCommand() *cobra.Command {
+	v := Check{Within: topology.C2C}
 	var measured traffics
-	format := cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(verifyVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON)
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Verify inside a pod that its GPUs and VFs are on the same switches",
@@ -65,7 +65,7 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 		},
 	}
 	cmd.Flags().StringVar(&v.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
-	registerTopologyFile(cmd.Flags(), &v.Topology)
+	cli.RegisterTopologyFile(cmd.Flags(), &v.Topology)
 	cmd.Flags().StringVar(&v.DevRoot, "dev-root", "/dev", "folder of the device nodes")
 	cmd.Flags().StringVar(&v.ProcRoot, "proc-root", "/proc",
 		"root of procfs, for the GPUs of NVIDIA's driver")
@@ -87,9 +87,8 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 
 // traffics are the flags of verify --traffic.
 type traffics struct {
-	wanted     bool
-	memory, to string
-	verify.TrafficPlan
+	wanted bool
+	trafficPlan
 }
 
 func (t *traffics) registerFlags(cmd *cobra.Command) {
@@ -107,10 +106,10 @@ func (t *traffics) registerFlags(cmd *cobra.Command) {
 		"required bandwidth of each pair, in percent of the port's rate")
 	flags.IntVar(&t.Port, "traffic-port", 18515, "TCP port of the first pair; the others have the next ports")
 	flags.DurationVar(&t.Wait, "traffic-wait", 2*time.Minute, "time to wait for the other container")
-	addChoice(cmd, &t.memory, "traffic-memory", "memory of the traffic",
-		string(verify.Auto), string(verify.DMABuf), string(verify.Peer), string(verify.Host))
-	addChoice(cmd, &t.to, "traffic-to", "destination of the traffic within the container",
-		string(verify.ToSelf), string(verify.ToNext))
+	addChoice(cmd, (*string)(&t.Memory), "traffic-memory", "memory of the traffic",
+		string(autoMemory), string(DMABuf), string(Peer), string(Host))
+	addChoice(cmd, (*string)(&t.To), "traffic-to", "destination of the traffic within the container",
+		string(toSelf), string(toNext))
 }
 
 // addChoice adds a flag with a fixed set of values, the first of which is the default.
@@ -120,7 +119,7 @@ func addChoice(cmd *cobra.Command, value *string, name, what string, allowed ...
 }
 
 // planTraffic returns the plan of the flags, nil without --traffic.
-func (t *traffics) planTraffic(cmd *cobra.Command) (*verify.TrafficPlan, error) {
+func (t *traffics) planTraffic(cmd *cobra.Command) (*trafficPlan, error) {
 	if !t.wanted {
 		var err error
 		cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -130,10 +129,9 @@ func (t *traffics) planTraffic(cmd *cobra.Command) (*verify.TrafficPlan, error) 
 		})
 		return nil, err
 	}
-	t.Memory, t.To = verify.Memory(t.memory), verify.Direction(t.to)
 	if err := t.Validate(); err != nil {
 		return nil, cli.NewUsageError("%w", err)
 	}
 	t.Environment, t.Progress = os.Environ(), cmd.ErrOrStderr()
-	return &t.TrafficPlan, nil
+	return &t.trafficPlan, nil
 }

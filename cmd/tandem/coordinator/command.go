@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package coordinator
 
 import (
 	"bytes"
@@ -8,15 +8,18 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 )
+
+// asWide is the output format with every device.
+const asWide = "wide"
 
 // looker is the command line of status.
 type looker struct {
@@ -26,8 +29,9 @@ type looker struct {
 	format                    cli.Output
 }
 
-func newStatus() *cobra.Command {
-	l := looker{format: cli.OneOf(cli.AsTable, asWide, cli.AsJSON).WithVerdicts(statusVerdicts)}
+// NewStatusCommand returns the command status.
+func NewStatusCommand() *cobra.Command {
+	l := looker{format: cli.OneOf(cli.AsTable, asWide, cli.AsJSON)}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show free and allocated devices by switch, and their holders",
@@ -63,8 +67,8 @@ can; set another address, or use a tunnel (kubectl port-forward, ssh -L).`,
 
 func (l *looker) registerFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	registerRunDir(flags, &l.runDir)
-	registerKubeletDir(flags, &l.kubeletDir)
+	cli.RegisterRunDir(flags, &l.runDir)
+	cli.RegisterKubeletDir(flags, &l.kubeletDir)
 	l.format.Register(cmd)
 	flags.BoolVarP(&l.watch, "watch", "w", false, "repeat the output after each change, until Ctrl-C")
 	flags.StringVar(&l.serve, "serve", "",
@@ -72,7 +76,7 @@ func (l *looker) registerFlags(cmd *cobra.Command) {
 			"selects a free port")
 	flags.StringVar(&l.from.SysfsRoot, "sysfs-root", "/sys",
 		"root of sysfs, for --serve and for GPUs that no plugin offers")
-	registerTopologyFile(flags, &l.from.TopologyFile)
+	cli.RegisterTopologyFile(flags, &l.from.TopologyFile)
 }
 
 func (l *looker) runStatus(cmd *cobra.Command) error {
@@ -82,7 +86,7 @@ func (l *looker) runStatus(cmd *cobra.Command) error {
 	case serves && l.watch:
 		return cli.NewUsageError("--serve and --watch exclude each other: the page follows what happens")
 	case serves:
-		return serveStatus(cmd, l.serve, &coordinator.Viewer{
+		return serveStatus(cmd, l.serve, &Viewer{
 			RunDir: l.runDir, KubeletDir: l.kubeletDir, From: l.from, Title: l.from.Title(),
 		})
 	case l.watch:
@@ -97,7 +101,7 @@ func (l *looker) runStatus(cmd *cobra.Command) error {
 
 // lookOnce queries the plugins and the kubelet, and returns their state in the chosen format.
 func (l *looker) lookOnce(ctx context.Context) ([]byte, error) {
-	s, err := coordinator.ReadStatus(ctx, l.runDir, l.kubeletDir, l.from.SysfsRoot)
+	s, err := readStatus(ctx, l.runDir, l.kubeletDir, l.from.SysfsRoot)
 	if err != nil {
 		return nil, err
 	}
@@ -160,13 +164,93 @@ func watchChanges(
 }
 
 // serveStatus shows the page of the node until a signal comes.
-func serveStatus(cmd *cobra.Command, address string, v *coordinator.Viewer) error {
+func serveStatus(cmd *cobra.Command, address string, v *Viewer) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	listener, err := coordinator.ListenPage(address)
+	listener, err := ListenPage(address)
 	if err != nil {
 		return err
 	}
-	coordinator.AnnouncePage(cmd.OutOrStdout(), cmd.ErrOrStderr(), listener)
+	AnnouncePage(cmd.OutOrStdout(), cmd.ErrOrStderr(), listener)
 	return v.Serve(ctx, listener)
+}
+
+// NewExplainCommand returns the command explain.
+func NewExplainCommand() *cobra.Command {
+	var q PodQuestion
+	var created string
+	format := cli.OneOf(cli.AsTable, cli.AsJSON)
+	cmd := &cobra.Command{
+		Use:   "explain [[NAMESPACE/]POD]",
+		Short: "Explain the device assignment of a pod's containers",
+		Long: `Query the plugins' decisions for a pod over their socket: the kubelet's calls in order, the data about the container and its
+source, the chosen and the planned devices, and the devices that each switch had free at that time, with the pairs that the switch
+alone allowed. The verdict on each container comes first. For a container with a pair on different switches, and for a container that was rejected for this reason, the output
+also names the current holders of the VFs next to its GPUs, and a remedy. Without a pod, list all known decisions. Decisions for
+running containers survive a restart of the serving plugin; for ended containers the latest decisions are kept until the restart.
+Decisions for deleted pods of the same name are shown with --all.
+
+For a pod with status TopologyAffinityError the kubelet has called no plugin. The command then compares the pod's requests with the
+devices that each NUMA node and each switch has free now, and names the pods that hold the other devices, and which of them did so
+before the rejection. The kubelet lists such pods with Kubernetes 1.37 and later; "kubectl tandem explain" works with any version.
+The command requires root.`,
+		Example: `  tandem explain
+  tandem explain train-0
+  tandem explain team/train-0 --container worker -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 0 && q.Container != "" {
+				return cli.NewUsageError("want one pod: [NAMESPACE/]POD")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if created != "" {
+				if q.Present.Created, err = time.Parse(time.RFC3339, created); err != nil {
+					return cli.NewUsageError("--created %q: want a time, as in 2026-01-02T15:04:05Z", created)
+				}
+			}
+			if len(args) == 0 {
+				var known PodExplanation
+				if known.Decisions, err = askDecisions(cmd.Context(), q.RunDir, "", "", ""); err != nil {
+					return err
+				}
+				return format.Write(cmd, known, func() []byte { return listDecisions(known.Decisions) })
+			}
+			if q.Namespace, q.Pod, err = SplitPod(args[0]); err != nil {
+				return err
+			}
+			known, err := q.Ask(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return format.Write(cmd, known, func() []byte { return q.Text(cmd.Context(), known) })
+		},
+	}
+	cmd.ValidArgsFunction = cli.CompleteFirst(func(cmd *cobra.Command, _ string) ([]string, error) {
+		return listPods(cmd.Context(), q.RunDir)
+	})
+	cmd.Flags().StringVarP(&q.Container, "container", "c", "",
+		"show only this container of the pod (default all containers)")
+	cmd.Flags().BoolVar(&q.All, "all", false,
+		"also show the decisions for deleted pods of the same name, at the end")
+	cmd.Flags().StringVar(&q.Present.UID, "uid", "", "UID of the pod (metadata.uid): decisions with another "+
+		"UID are of deleted pods")
+	cmd.Flags().StringVar(&created, "created", "", "creation time of the pod (creationTimestamp): earlier "+
+		"decisions without a UID are of deleted pods (default recognized by repeated allocations)")
+	cli.RegisterRunDir(cmd.Flags(), &q.RunDir)
+	cli.RegisterKubeletDir(cmd.Flags(), &q.KubeletDir)
+	format.Register(cmd)
+	return cmd
+}
+
+// SplitPod parses [NAMESPACE/]POD; the namespace may be "".
+func SplitPod(name string) (namespace, pod string, err error) {
+	namespace, pod, ok := strings.Cut(name, "/")
+	if !ok {
+		namespace, pod = "", name
+	}
+	if pod == "" || strings.Contains(pod, "/") {
+		return "", "", cli.NewUsageError("pod %q: want [NAMESPACE/]POD", name)
+	}
+	return namespace, pod, nil
 }

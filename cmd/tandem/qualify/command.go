@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package qualify
 
 import (
 	"encoding/json"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/version"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -21,19 +20,21 @@ import (
 
 // qualifier is the command line of qualify.
 type qualifier struct {
-	examiner
+	node   doctor.Node
+	format cli.Output
 
 	file, check, topology string
 	verified              []string
 	force                 bool
 }
 
-const qualifyExitCodes = `  3  a part failed
+const exitCodes = `  3  a part failed
   4  no part failed, but evidence is missing
 `
 
-func newQualify() *cobra.Command {
-	q := &qualifier{examiner: examiner{format: cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(qualifyVerdicts)}}
+// NewCommand returns the command qualify.
+func NewCommand() *cobra.Command {
+	q := &qualifier{format: cli.OneOf(cli.AsTable, cli.AsJSON)}
 	cmd := &cobra.Command{
 		Use:   "qualify",
 		Short: "Write the evidence of this node to one file, and judge the evidence",
@@ -55,11 +56,11 @@ the file before you send it (docs/qualify.md). A command with --machine reads th
   tandem qualify --check node.json
   tandem topo --machine node.json`,
 		Args:        cli.NoArguments,
-		Annotations: map[string]string{cli.MoreExitCodes: qualifyExitCodes},
+		Annotations: map[string]string{cli.MoreExitCodes: exitCodes},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return q.runQualify(cmd) },
 	}
 	flags := cmd.Flags()
-	q.registerNode(flags)
+	q.node.RegisterFlags(flags)
 	flags.StringVar(&q.node.From.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
 	flags.StringVarP(&q.file, "file", "f", "", "file to write (default standard output)")
 	flags.BoolVar(&q.force, "force", false, "overwrite the file")
@@ -83,7 +84,7 @@ func (q *qualifier) runQualify(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := writeNew(report, q.file, q.force, cmd.OutOrStdout()); err != nil {
+	if err := cli.WriteNew(report, q.file, q.force, cmd.OutOrStdout()); err != nil {
 		return err
 	}
 	if q.file == "" { // standard output is the report
@@ -99,12 +100,12 @@ func (q *qualifier) runQualify(cmd *cobra.Command) error {
 
 // judgeReport judges a report.
 func (q *qualifier) judgeReport(cmd *cobra.Command) (err error) {
-	if err := refuseFlags(cmd, "check", "check", "output", cli.Colour); err != nil {
+	if err := cli.RefuseFlags(cmd, "check", "check", "output", cli.Colour); err != nil {
 		return err
 	}
-	var report *qualify.Report
+	var report *Report
 	err = readFile(q.check, func(file io.Reader) (err error) {
-		report, err = qualify.Read(file)
+		report, err = Read(file)
 		return err
 	})
 	if err != nil {
@@ -120,38 +121,38 @@ func (q *qualifier) judgeReport(cmd *cobra.Command) (err error) {
 }
 
 // worstVerdict returns the error for the exit code, nil if all parts passed.
-func worstVerdict(report *qualify.Report) error {
+func worstVerdict(report *Report) error {
 	switch report.Worst() {
-	case qualify.Failed:
-		return cli.FoundError(exitFound)
-	case qualify.Incomplete:
-		return cli.FoundError(exitUnknown)
+	case failed:
+		return cli.FoundError(cli.ExitFound)
+	case incomplete:
+		return cli.FoundError(cli.ExitUnknown)
 	default:
 		return nil
 	}
 }
 
 // collectEvidence reads all evidence of this node.
-func (q *qualifier) collectEvidence(cmd *cobra.Command) (*qualify.Report, error) {
-	e := qualify.Evidence{Tandem: version.Text()}
+func (q *qualifier) collectEvidence(cmd *cobra.Command) (*Report, error) {
+	e := evidence{Tandem: version.Text()}
 	if err := q.readFiles(&e); err != nil {
 		return nil, err
 	}
 	if err := q.node.Read(cmd.Context()); err != nil {
 		return nil, err
 	}
-	e.System = qualify.ReadSystem(q.node.From.SysfsRoot, q.node.ProcRoot)
+	e.System = readSystem(q.node.From.SysfsRoot, q.node.ProcRoot)
 	e.Findings, e.Choices = doctor.Examine(q.node).Findings, q.node.Pools.Choices
 	e.Status = q.node.Status()
 	var err error
 	if e.Machine, err = recording.Capture(q.node.Sys); err != nil {
 		return nil, fmt.Errorf("read %s: %w", q.node.From.SysfsRoot, err)
 	}
-	return qualify.New(e)
+	return newReport(e)
 }
 
 // readFiles reads the evidence of other programs.
-func (q *qualifier) readFiles(e *qualify.Evidence) (err error) {
+func (q *qualifier) readFiles(e *evidence) (err error) {
 	if q.topology != "" {
 		if e.NCCL, err = nccl.Load(q.topology); err != nil {
 			return err

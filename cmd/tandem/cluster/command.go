@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package cluster
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -16,35 +14,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
-// The names under which kubectl finds the plugin tandem and its completion (kubectl v1.26 and later start
-// kubectl_complete-tandem with the arguments so far).
-const (
-	asPlugin     = "kubectl-tandem"
-	asCompletion = "kubectl_complete-tandem"
-)
-
-// commandOf returns the command for the name under which the program was started, and the arguments.
-func commandOf(args []string) (*cobra.Command, []string) {
-	switch filepath.Base(args[0]) {
-	case asPlugin:
-		return newKubectl(), args[1:]
-	case asCompletion:
-		return newKubectl(), append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
-	default:
-		root := newRoot()
-		refuseNodeCommands(root, runtime.GOOS)
-		return root, args[1:]
-	}
-}
-
-// newKubectl returns the command of the kubectl plugin, which queries the nodes of a cluster instead of this
+// NewCommand returns the command of the kubectl plugin, which queries the nodes of a cluster instead of this
 // node.
-func newKubectl() *cobra.Command {
+func NewCommand() *cobra.Command {
 	root := cli.CompleteRoot(&cobra.Command{
-		Use:   asPlugin,
+		Use:   "kubectl-tandem",
 		Short: "Query the nodes of a cluster for GPUs and RDMA VFs on the same PCIe switch",
 		Long: `Query the nodes of a cluster for GPUs and RDMA VFs on the same PCIe switch. The command runs the program tandem in the pods of
 Tandem's daemons, as kubectl exec does, with your own permissions: list DaemonSets, get and list pods, and get and create pods/exec
@@ -56,7 +34,7 @@ kubectl completes the plugin's commands, nodes, pods and flags if kubectl_comple
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tandem"},
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true // kubectl completes
-	o := cluster.Options{}
+	o := options{}
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file (default the same as kubectl's)")
 	flags.StringVar(&o.Context, "context", "", "context of the kubeconfig (default the current context)")
@@ -65,30 +43,30 @@ kubectl completes the plugin's commands, nodes, pods and flags if kubectl_comple
 			"--tandem-namespace")
 	flags.StringVar(&o.Daemons, "tandem-namespace", "",
 		"namespace of Tandem's daemons (default the only namespace with such DaemonSets)")
-	flags.StringVarP(&o.Selector, "selector", "l", cluster.Selector,
+	flags.StringVarP(&o.Selector, "selector", "l", defaultSelector,
 		"label selector for the pods of Tandem's daemons, if an operator deploys them")
 	flags.DurationVar(&o.Timeout, "timeout", 10*time.Second, "maximum time to wait for the answer of a node")
-	root.AddCommand(newClusterStatus(&o), newClusterExplain(&o), newClusterDoctor(&o), newVersion())
+	root.AddCommand(newClusterStatus(&o), newClusterExplain(&o), newClusterDoctor(&o), cli.NewVersionCommand())
 	return root
 }
 
 // ofDaemons returns the options of a command whose only namespace is the daemons'.
-func ofDaemons(o *cluster.Options) *cluster.Options {
+func ofDaemons(o *options) *options {
 	those := *o
 	those.Daemons = cmp.Or(o.Daemons, o.Namespace)
 	return &those
 }
 
 // connectTo reads the kubeconfig.
-func connectTo(o *cluster.Options) (*cluster.Cluster, error) {
+func connectTo(o *options) (*cluster, error) {
 	if o.Timeout <= 0 {
 		return nil, cli.NewUsageError("--timeout %s: want more than 0", o.Timeout)
 	}
-	return cluster.Connect(*o)
+	return connect(*o)
 }
 
-func newClusterDoctor(o *cluster.Options) *cobra.Command {
-	format, cpus := cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(doctorVerdicts), 0
+func newClusterDoctor(o *options) *cobra.Command {
+	format, cpus := cli.OneOf(cli.AsTable, cli.AsJSON), 0
 	cmd := &cobra.Command{
 		Use:   "doctor NODE",
 		Short: "Find problems that prevent GPUs and VFs on the same switch on a node",
@@ -98,7 +76,7 @@ command changes nothing.`,
 		Example: `  kubectl tandem doctor gpu-17
   kubectl tandem doctor gpu-17 --cpus 16
   kubectl tandem doctor gpu-17 -o json`,
-		Annotations: map[string]string{cli.MoreExitCodes: doctorExitCodes},
+		Annotations: map[string]string{cli.MoreExitCodes: doctor.ExitCodes},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return cli.NewUsageError("want one node: NODE")
@@ -117,8 +95,9 @@ command changes nothing.`,
 			for _, note := range notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
-			var exit *cluster.ExitError
-			if errors.As(err, &exit) && (exit.Code == exitFound || exit.Code == exitUnknown) && len(printed) > 0 {
+			var exit *exitError
+			isVerdict := errors.As(err, &exit) && (exit.Code == cli.ExitFound || exit.Code == cli.ExitUnknown)
+			if isVerdict && len(printed) > 0 {
 				err = cli.FoundError(exit.Code)
 			}
 			if failed := format.Show(cmd, printed); failed != nil {
@@ -136,7 +115,7 @@ command changes nothing.`,
 }
 
 // completeNodes completes the names of nodes with a daemon.
-func completeNodes(o *cluster.Options) cli.Values {
+func completeNodes(o *options) cli.Values {
 	return func(cmd *cobra.Command, _ string) ([]string, error) {
 		c, err := connectTo(o)
 		if err != nil {
@@ -147,9 +126,9 @@ func completeNodes(o *cluster.Options) cli.Values {
 	}
 }
 
-func newClusterExplain(o *cluster.Options) *cobra.Command {
-	var q cluster.Question
-	format := cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(explainVerdicts)
+func newClusterExplain(o *options) *cobra.Command {
+	var q question
+	format := cli.OneOf(cli.AsTable, cli.AsJSON)
 	cmd := &cobra.Command{
 		Use:   "explain [NAMESPACE/]POD",
 		Short: "Explain the device assignment of a pod's containers",
@@ -170,7 +149,7 @@ admits the pod. What was free at the rejection is in no record; the output tells
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if q.Namespace, q.Pod, err = splitPod(args[0]); err != nil {
+			if q.Namespace, q.Pod, err = coordinator.SplitPod(args[0]); err != nil {
 				return err
 			}
 			c, err := connectTo(o)
@@ -210,8 +189,8 @@ admits the pod. What was free at the rejection is in no record; the output tells
 	return cmd
 }
 
-func newClusterStatus(o *cluster.Options) *cobra.Command {
-	format := cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(statusVerdicts)
+func newClusterStatus(o *options) *cobra.Command {
+	format := cli.OneOf(cli.AsTable, cli.AsJSON)
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show free devices and problems of all nodes",
@@ -233,7 +212,7 @@ and problems. If a node does not answer, its line shows the reason; it is an err
 				return err
 			}
 			err = format.Write(cmd, status, status.Table)
-			if err == nil && !slices.ContainsFunc(status.Nodes, cluster.NodeStatus.HasAnswer) {
+			if err == nil && !slices.ContainsFunc(status.Nodes, nodeStatus.HasAnswer) {
 				err = errors.New("no node answers: the output has the reasons")
 			}
 			return err

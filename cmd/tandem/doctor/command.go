@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package doctor
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -19,18 +18,20 @@ import (
 
 // examiner is the command line of doctor.
 type examiner struct {
-	node   doctor.Node
+	node   Node
 	format cli.Output
 	dropIn bool // print the settings that the kubelet needs
 	static bool // also for exclusive CPUs
 }
 
-const doctorExitCodes = `  3  errors or warnings found
+// ExitCodes are additional exit codes, for the help text.
+const ExitCodes = `  3  errors or warnings found
   4  no error or warning, but unknown results
 `
 
-func newDoctor() *cobra.Command {
-	x := examiner{format: cli.OneOf(cli.AsTable, cli.AsJSON).WithVerdicts(doctorVerdicts)}
+// NewCommand returns the command doctor.
+func NewCommand() *cobra.Command {
+	x := examiner{format: cli.OneOf(cli.AsTable, cli.AsJSON)}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find problems that prevent GPUs and VFs on the same switch on this node",
@@ -68,7 +69,7 @@ Unreadable data is reported as unknown, not as a problem. The complete set of ch
   kubectl debug node/NODE -it --profile=sysadmin --image=ghcr.io/tandem-k8s/tandem:VERSION -- \
     tandem doctor --dev-root=/host/dev --kubelet-dir=/host/var/lib/kubelet --run-dir=/host/run/tandem`,
 		Args:        cli.NoArguments,
-		Annotations: map[string]string{cli.MoreExitCodes: doctorExitCodes},
+		Annotations: map[string]string{cli.MoreExitCodes: ExitCodes},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return x.runDoctor(cmd) },
 	}
 	x.registerFlags(cmd)
@@ -77,8 +78,8 @@ Unreadable data is reported as unknown, not as a problem. The complete set of ch
 
 func (x *examiner) registerFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	registerSource(cmd, &x.node.From)
-	x.registerNode(flags)
+	x.node.From.RegisterFlags(cmd)
+	x.node.RegisterFlags(flags)
 	flags.IntVar(&x.node.CPUs, "cpus", 0, "exclusive CPUs that containers request in addition to GPUs and VFs")
 	flags.Var(&x.node.Counted, "refused-pods", "number of pods of this node that were rejected with "+
 		"TopologyAffinityError, optionally with their requests, as in 2:amd.com/gpu=2,tandem.dev/rdma_vf=2,cpu=8; "+
@@ -93,26 +94,10 @@ func (x *examiner) registerFlags(cmd *cobra.Command) {
 	x.format.Register(cmd)
 }
 
-// registerNode adds the flags with the places of the node's files.
-func (x *examiner) registerNode(flags *pflag.FlagSet) {
-	flags.StringVar(&x.node.DevRoot, "dev-root", "/dev", "folder of the device nodes")
-	flags.StringVar(&x.node.KubeletDir, "kubelet-dir", "",
-		"root folder of the kubelet (default from the kubelet's command line, or "+kubelet.DefaultDir+")")
-	registerRunDir(flags, &x.node.RunDir)
-	flags.StringVar(&x.node.ProcRoot, "proc-root", "/proc",
-		"root of procfs, to find the running kubelet's command line")
-	flags.StringVar(&x.node.Config, "kubelet-config", "",
-		"kubelet configuration file (default from the kubelet's command line, or config.yaml in --kubelet-dir)")
-	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "",
-		"folder of the kubelet's configuration drop-ins (default from the kubelet's command line)")
-	flags.StringVar(&x.node.PoolsFile, "config", "", "config.json of the SR-IOV network device plugin, "+
-		"to select VFs (default the VFs that the running tandem-rdma offers, or of the ConfigMap of a pod)")
-}
-
 func (x *examiner) runDoctor(cmd *cobra.Command) error {
 	switch recorded := !x.node.From.IsLive(); {
 	case recorded:
-		if err := refuseFlags(cmd, "machine", ofRecordings...); err != nil {
+		if err := cli.RefuseFlags(cmd, "machine", ofRecordings...); err != nil {
 			return err
 		}
 	case x.node.CPUs < 0:
@@ -129,7 +114,7 @@ func (x *examiner) runDoctor(cmd *cobra.Command) error {
 	if err := x.node.Read(cmd.Context()); err != nil {
 		return err
 	}
-	found := doctor.Examine(x.node)
+	found := Examine(x.node)
 	if err := x.format.Write(cmd, found, func() []byte { return x.reportText(found) }); err != nil {
 		return err
 	}
@@ -139,23 +124,13 @@ func (x *examiner) runDoctor(cmd *cobra.Command) error {
 // ofRecordings are the flags that have a meaning for a recording.
 var ofRecordings = []string{"machine", "topology-file", "config", "output", cli.Colour}
 
-// refuseFlags refuses the flags that a flag excludes: all but some.
-func refuseFlags(cmd *cobra.Command, given string, but ...string) (err error) {
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if err == nil && !slices.Contains(but, f.Name) {
-			err = cli.NewUsageError("--%s and --%s exclude each other", given, f.Name)
-		}
-	})
-	return err
-}
-
 // reportText returns a report for people.
-func (x *examiner) reportText(found doctor.Findings) []byte {
+func (x *examiner) reportText(found Findings) []byte {
 	remark := []byte(found.Remark)
 	if len(remark) > 0 {
 		remark = append(remark, "\n\n"...)
 	}
-	return slices.Concat(modeText(x.node.Mode), x.node.Pools.Text(), remark, doctor.Report(found.Findings))
+	return slices.Concat(modeText(x.node.Mode), x.node.Pools.Text(), remark, reportFindings(found.Findings))
 }
 
 // modeText returns a note for a node in DRA mode, or nil.
@@ -168,14 +143,30 @@ func modeText(m coordination.Mode) []byte {
 }
 
 // exitError returns the error for the exit code, or nil without findings.
-func exitError(findings []doctor.Finding) error {
-	known := func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }
+func exitError(findings []Finding) error {
+	known := func(f Finding) bool { return f.Severity != Unknown }
 	switch {
 	case slices.ContainsFunc(findings, known):
-		return cli.FoundError(exitFound)
+		return cli.FoundError(cli.ExitFound)
 	case len(findings) > 0:
-		return cli.FoundError(exitUnknown)
+		return cli.FoundError(cli.ExitUnknown)
 	default:
 		return nil
 	}
+}
+
+// RegisterFlags adds the flags with the places of the node's files.
+func (n *Node) RegisterFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&n.DevRoot, "dev-root", "/dev", "folder of the device nodes")
+	flags.StringVar(&n.KubeletDir, "kubelet-dir", "",
+		"root folder of the kubelet (default from the kubelet's command line, or "+kubelet.DefaultDir+")")
+	cli.RegisterRunDir(flags, &n.RunDir)
+	flags.StringVar(&n.ProcRoot, "proc-root", "/proc",
+		"root of procfs, to find the running kubelet's command line")
+	flags.StringVar(&n.Config, "kubelet-config", "",
+		"kubelet configuration file (default from the kubelet's command line, or config.yaml in --kubelet-dir)")
+	flags.StringVar(&n.ConfigDir, "kubelet-config-dir", "",
+		"folder of the kubelet's configuration drop-ins (default from the kubelet's command line)")
+	flags.StringVar(&n.PoolsFile, "config", "", "config.json of the SR-IOV network device plugin, "+
+		"to select VFs (default the VFs that the running tandem-rdma offers, or of the ConfigMap of a pod)")
 }
