@@ -55,9 +55,7 @@ func (o *options) serveOnce(ctx context.Context, restart func(), log *slog.Logge
 	default:
 		return err
 	}
-	if m := o.Monitor(); m != nil {
-		m.Offered(pool.Driver) // not ready before the registration with the kubelet
-	}
+	o.Monitor().Offered(pool.Driver) // not ready before the registration with the kubelet
 	if o.Begin(); otherVendor {
 		o.Monitor().Lack(errors.New(config.NoGPUs))
 	}
@@ -109,10 +107,7 @@ func (o *options) driverConfig(log *slog.Logger) (dra.Config, error) {
 	config.Host = rdma.Host{
 		Sys: sys, SRIOV: pools.SRIOVAt(o.SysfsRoot, sys), Dev: dev, DevinfoDir: o.vfs.DevinfoDir,
 	}
-	if m := o.Monitor(); m != nil {
-		config.Observer = m
-	}
-	config.Unsound = o.Unsound()
+	config.Observer, config.Unsound = o.Monitor(), o.Unsound()
 	return config, nil
 }
 

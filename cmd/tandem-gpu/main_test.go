@@ -37,15 +37,10 @@ func layout(t *testing.T, machine string) daemon.Flags {
 		t.Fatal(err)
 	}
 	dir := kubelettest.Dir(t)
-	flags := daemon.Flags{
-		Paths: daemon.Paths{
-			SysfsRoot:  filepath.Join(dir, "sys"),
-			DevRoot:    filepath.Join(dir, "dev"),
-			KubeletDir: dir,
-			RunDir:     filepath.Join(dir, "run"),
-		},
-		PreferredAllocation: true,
-	}
+	var flags daemon.Flags
+	flags.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
+	flags.SysfsRoot, flags.DevRoot = filepath.Join(dir, "sys"), filepath.Join(dir, "dev")
+	flags.KubeletDir, flags.RunDir = dir, filepath.Join(dir, "run")
 	if err := os.CopyFS(flags.SysfsRoot, m.FS()); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
-	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
@@ -89,7 +88,7 @@ func runCommand(
 		}
 		return exitOK
 	}
-	flags.LogLevel = flags.glog.levelOf(set, flags.LogLevel)
+	flags.logLevel = flags.glog.levelOf(set, flags.logLevel)
 	log := flags.newLogger(stderr)
 	log.Info("started", "version", version.Text(), "config", effectiveConfig(set))
 	if err := flags.runWatched(ctx, set.Name(), log, run); err != nil && !isStopped(ctx, err) {
@@ -184,12 +183,10 @@ func (f *Flags) runWatched(ctx context.Context, name string, log *slog.Logger, r
 	defer beside.Wait()
 	defer stop()
 	f.openEvents(name, log)
-	var tell func(admission.Verdict)
 	if f.sender != nil {
-		tell = f.sender.Tell
+		f.monitor.verdict = f.sender.Tell
 		beside.Go(func() { f.sender.Run(serving) })
 	}
-	f.monitor = newMonitor(version.Text(), tell)
 	beside.Go(func() { f.monitor.Serve(serving, f.Metrics, f.Health, log) })
 	return run(ctx, log)
 }
@@ -200,7 +197,7 @@ func (f *Flags) openEvents(name string, log *slog.Logger) {
 		return
 	}
 	sender, err := openEvents(eventsConfig{
-		Component: name, Node: f.NodeName, Count: func(outcome string) { f.monitor.Event(outcome) }, Log: log,
+		Component: name, Node: f.NodeName, Count: f.monitor.Event, Log: log,
 	})
 	if err != nil {
 		log.Warn("events on pods are disabled", "error", err)

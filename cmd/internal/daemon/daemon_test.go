@@ -145,12 +145,12 @@ func TestSysfs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, root := range []string{filepath.Join(file, "none"), file + "none", file} {
-		if _, err := (Paths{SysfsRoot: root}).Sysfs(); err == nil ||
+		if _, err := (Flags{SysfsRoot: root}).Sysfs(); err == nil ||
 			!strings.Contains(err.Error(), "--sysfs-root") || !strings.Contains(err.Error(), root) {
 			t.Errorf("%s: %v", root, err)
 		}
 	}
-	if _, err := (Paths{SysfsRoot: t.TempDir()}).Sysfs(); err != nil {
+	if _, err := (Flags{SysfsRoot: t.TempDir()}).Sysfs(); err != nil {
 		t.Error(err)
 	}
 }
@@ -172,7 +172,7 @@ func TestNoErrorInTheLog(t *testing.T) {
 	t.Parallel()
 	for _, format := range []logFormat{textFormat, jsonFormat} {
 		var out strings.Builder
-		log := (&Logging{LogFormat: format}).newLogger(&out)
+		log := (&Flags{logFormat: format}).newLogger(&out)
 		var none error
 		log.Warn("line", "error", none, "resource", "gpu")
 		log.Warn("line", "error", errors.New("broken"))

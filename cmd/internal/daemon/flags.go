@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
+	"github.com/tandem-k8s/tandem/coordination/version"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -28,8 +29,15 @@ import (
 
 // Flags are the flags of all daemons.
 type Flags struct {
-	Paths
-	Logging
+	// The folders default to those of a live node; tests and tools set them to a recorded machine and to a
+	// kubelet's folder elsewhere.
+	SysfsRoot    string
+	DevRoot      string
+	KubeletDir   string
+	RunDir       string
+	TopologyFile string
+	CDIDir       string // of the CDI specifications of claims; of another flag of the program
+
 	PreferredAllocation bool
 	Registration        deviceplugin.Registration
 	Intent              intent.Choice
@@ -41,11 +49,14 @@ type Flags struct {
 	Health              address
 	DeviceHealth        health.Config
 
-	publishing publishing
-
-	probe   probe
-	monitor *monitor     // nil until the daemon runs
-	sender  *eventSender // nil without events
+	logFormat logFormat
+	logLevel  slog.Level
+	glog      glogFlags
+	targets   publish.Targets
+	config    kubelet.ConfigFiles
+	probe     probe
+	monitor   *monitor
+	sender    *eventSender // nil without events
 }
 
 // account is the folder in which Kubernetes mounts the token of a pod's service account and the cluster's CA.
@@ -53,12 +64,6 @@ const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 // ownCertificate is the self-signed certificate of a kubelet, below its folder.
 const ownCertificate = "pki/kubelet.crt"
-
-// publishing are the flags for the publication of the node.
-type publishing struct {
-	targets publish.Targets
-	config  kubelet.ConfigFiles
-}
 
 // kubeletEndpoint returns the kubelet's HTTPS server.
 func (f Flags) kubeletEndpoint() kubelet.Endpoint {
@@ -72,42 +77,31 @@ func (f Flags) kubeletEndpoint() kubelet.Endpoint {
 
 // configFiles returns the files of the kubelet's configuration.
 func (f Flags) configFiles() kubelet.ConfigFiles {
-	files := f.publishing.config
+	files := f.config
 	if files.Config == "" {
 		files.Config, files.Guessed = filepath.Join(f.KubeletDir, kubelet.ConfigFile), true
 	}
 	return files
 }
 
-// Paths are the flags for the files of a node. The folders default to those of a live node; tests and tools
-// set them to a recorded machine and to a kubelet's folder elsewhere.
-type Paths struct {
-	SysfsRoot    string
-	DevRoot      string
-	KubeletDir   string
-	RunDir       string
-	TopologyFile string
-	CDIDir       string // of the CDI specifications of claims; of another flag of the program
-}
-
 // registerPaths adds the flags to a set.
-func (p *Paths) registerPaths(set *pflag.FlagSet) {
-	set.StringVar(&p.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
-	set.StringVar(&p.DevRoot, "dev-root", "/dev", "folder of the device nodes")
-	set.StringVar(&p.KubeletDir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
-	set.StringVar(&p.RunDir, "run-dir", "",
+func (f *Flags) registerPaths(set *pflag.FlagSet) {
+	set.StringVar(&f.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
+	set.StringVar(&f.DevRoot, "dev-root", "/dev", "folder of the device nodes")
+	set.StringVar(&f.KubeletDir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
+	set.StringVar(&f.RunDir, "run-dir", "",
 		"folder of the coordination socket, shared by tandem-gpu and tandem-rdma "+
 			"(default device-plugins/tandem in --kubelet-dir)")
-	set.StringVar(&p.TopologyFile, "topology-file", "",
+	set.StringVar(&f.TopologyFile, "topology-file", "",
 		"NCCL topology file (NCCL_TOPO_FILE) with the PCIe switches of the machine, "+
 			"for a guest with a flat PCI tree in sysfs")
 }
 
 // Sysfs returns the folder to read the machine from.
-func (p Paths) Sysfs() (fs.FS, error) { return openRoot("--sysfs-root", p.SysfsRoot) }
+func (f Flags) Sysfs() (fs.FS, error) { return openRoot("--sysfs-root", f.SysfsRoot) }
 
 // Dev returns the folder with the device nodes.
-func (p Paths) Dev() (fs.FS, error) { return openRoot("--dev-root", p.DevRoot) }
+func (f Flags) Dev() (fs.FS, error) { return openRoot("--dev-root", f.DevRoot) }
 
 func openRoot(flag, dir string) (fs.FS, error) {
 	info, err := os.Stat(dir)
@@ -121,11 +115,11 @@ func openRoot(flag, dir string) (fs.FS, error) {
 }
 
 // Topology returns the file with the places of devices, or nil if the flags name none.
-func (p Paths) Topology() (*nccl.File, error) {
-	if p.TopologyFile == "" {
+func (f Flags) Topology() (*nccl.File, error) {
+	if f.TopologyFile == "" {
 		return nil, nil
 	}
-	file, err := nccl.Load(p.TopologyFile)
+	file, err := nccl.Load(f.TopologyFile)
 	if err != nil {
 		return nil, fmt.Errorf("use --topology-file: %w", err)
 	}
@@ -134,7 +128,7 @@ func (p Paths) Topology() (*nccl.File, error) {
 
 // RunFolder returns the folder of the coordination socket: --run-dir, else a folder below the kubelet's that
 // every device plugin pod mounts.
-func (p Paths) RunFolder() string { return cmp.Or(p.RunDir, coordination.RunDir(p.KubeletDir)) }
+func (f Flags) RunFolder() string { return cmp.Or(f.RunDir, coordination.RunDir(f.KubeletDir)) }
 
 // alone is the time without the other daemon after which a daemon logs its absence. A rollout starts both
 // within seconds if the images are present.
@@ -181,8 +175,8 @@ func bothKinds(node *coordination.Node) bool {
 
 // Register adds the flags of a device plugin to a set.
 func (f *Flags) Register(set *pflag.FlagSet) {
-	f.Paths.registerPaths(set)
-	f.Logging.registerLogging(set)
+	f.registerPaths(set)
+	f.registerLogging(set)
 	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true,
 		"answer GetPreferredAllocation; if false, the kubelet selects devices at random")
 	set.TextVar(&f.Registration, "registration", deviceplugin.Auto,
@@ -191,15 +185,15 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	plainflag.Words(set, "registration", string(deviceplugin.Register), string(deviceplugin.Watcher),
 		string(deviceplugin.Auto))
 	f.registerIntent(set)
-	f.publishing.registerPublishing(set)
+	f.registerPublishing(set)
 	f.registerWatch(set)
 }
 
 // RegisterDriver adds the flags of the DRA driver to a set: all but those for the kubelet's device manager
 // and for the sources of pod requests.
 func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
-	f.Paths.registerPaths(set)
-	f.Logging.registerLogging(set)
+	f.registerPaths(set)
+	f.registerLogging(set)
 	f.registerPolicy(set)
 	f.registerNodeName(set)
 	f.registerWatch(set)
@@ -256,9 +250,10 @@ func (f *Flags) registerNodeName(set *pflag.FlagSet) {
 		"name of the Node object (default $NODE_NAME)")
 }
 
-// registerWatch adds the flags for the health of devices, and for metrics and probes. The stock plugins have
+// registerWatch adds the flags for the health of devices, and for metrics and probes, and the monitor. The stock plugins have
 // none; the names of the addresses are those of controller-runtime.
 func (f *Flags) registerWatch(set *pflag.FlagSet) {
+	f.monitor = newMonitor(version.Text())
 	f.DeviceHealth = health.Default()
 	set.Var(&f.DeviceHealth, "device-health",
 		"health of PFs and GPUs by their ports, PCIe links and counters: on, off, or some of port, link and "+
@@ -272,15 +267,15 @@ func (f *Flags) registerWatch(set *pflag.FlagSet) {
 			"the kubelet), HOST:PORT, :PORT or unix:PATH; may equal --metrics-bind-address; empty to disable")
 }
 
-func (p *publishing) registerPublishing(set *pflag.FlagSet) {
-	set.TextVar(&p.targets, "publish", publish.Targets{},
+func (f *Flags) registerPublishing(set *pflag.FlagSet) {
+	set.TextVar(&f.targets, "publish", publish.Targets{},
 		"comma-separated publications of the node for schedulers, written by the daemon that serves the "+
 			"coordination socket: tandem (NodeTopology object), nrt (NodeResourceTopology object), nfd "+
 			"(labels through a NodeFeature object), kubenexus (additional labels); empty for none")
-	set.StringVar(&p.config.Config, "kubelet-config", "",
+	set.StringVar(&f.config.Config, "kubelet-config", "",
 		"kubelet configuration file, for the policy of the Topology Manager, and for --publish if the kubelet "+
 			"does not answer at --kubelet-address (default "+kubelet.ConfigFile+" in --kubelet-dir)")
-	set.StringVar(&p.config.Dir, "kubelet-config-dir", "",
+	set.StringVar(&f.config.Dir, "kubelet-config-dir", "",
 		"folder of the kubelet's configuration drop-ins (--config-dir); without the folder, a policy other than "+
 			"restricted in --kubelet-config counts as unknown for the choice of devices")
 	var targets []string

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -21,55 +20,20 @@ import (
 // probeTimeout is how long the checks of a probe may take together; the manifests' probes wait for longer.
 const probeTimeout = 2 * time.Second
 
-// status is the state of the daemon behind the probes.
-type status struct {
-	mu      sync.Mutex
-	node    node              // nil while the daemon takes no part
-	offered map[string]*offer // by resource name
-	begun   bool              // the daemon has looked for its devices
-	waits   error             // reason for which the daemon waits for its devices; nil for none
-	lacks   error             // reason for which a part of the devices is not offered; nil for none
-	remark  func() string     // further line of details, "" for none; nil without
-}
-
-// offer is a resource that the daemon offers to the kubelet.
-type offer struct {
-	alive      func(context.Context) error // nil before its server exists
-	due        bool                        // the resource has devices, so the kubelet must know it
-	registered bool
-	cause      error // of the loss of the registration; nil for none
-}
-
-func (s *status) setNode(node node) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.node = node
-}
-
-// changeOffer changes the offer of a resource, and adds it if necessary.
-func (s *status) changeOffer(name string, change func(*offer)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.offered[name] == nil {
-		s.offered[name] = &offer{}
-	}
-	change(s.offered[name])
-}
-
 // checkAlive returns an error for each hung part that a restart would repair, or nil. An unreachable kubelet,
 // peer or API server does not count.
-func (s *status) checkAlive(ctx context.Context) error {
-	s.mu.Lock()
+func (m *monitor) checkAlive(ctx context.Context) error {
+	m.mu.Lock()
 	var checks []func(context.Context) error
-	if s.node != nil {
-		checks = append(checks, s.node.Alive)
+	if m.node != nil {
+		checks = append(checks, m.node.Alive)
 	}
-	for _, o := range s.offered {
+	for _, o := range m.offered {
 		if o.alive != nil {
 			checks = append(checks, o.alive)
 		}
 	}
-	s.mu.Unlock()
+	m.mu.Unlock()
 	answers := make(chan error, len(checks))
 	for _, check := range checks {
 		go func() { answers <- check(ctx) }()
@@ -83,20 +47,20 @@ func (s *status) checkAlive(ctx context.Context) error {
 
 // checkReady returns an error for each resource that has devices and is not registered with the kubelet, or
 // nil. A node without devices is ready once the daemon has looked.
-func (s *status) checkReady(context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (m *monitor) checkReady(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var missing []error
 	switch {
-	case s.waits != nil:
-		missing = append(missing, fmt.Errorf("nothing is offered: %w", s.waits))
-	case !s.begun:
+	case m.waits != nil:
+		missing = append(missing, fmt.Errorf("nothing is offered: %w", m.waits))
+	case !m.begun:
 		missing = append(missing, errors.New("starting: what there is to offer is not known yet"))
-	case s.lacks != nil:
-		missing = append(missing, s.lacks)
+	case m.lacks != nil:
+		missing = append(missing, m.lacks)
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.offered)) {
-		switch o := s.offered[name]; {
+	for _, name := range slices.Sorted(maps.Keys(m.offered)) {
+		switch o := m.offered[name]; {
 		case !o.due || o.registered:
 		case o.cause != nil:
 			missing = append(missing, fmt.Errorf("%s is not registered with the kubelet: %w", name, o.cause))
@@ -109,13 +73,13 @@ func (s *status) checkReady(context.Context) error {
 
 // probeDetails returns the additional lines of /readyz?verbose: for each resource whether the kubelet knows
 // it, and a remark and whether annotations are enforced, which do not affect readiness.
-func (s *status) probeDetails() []string {
-	s.mu.Lock()
-	node := s.node
+func (m *monitor) probeDetails() []string {
+	m.mu.Lock()
+	node := m.node
 	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(s.offered)) {
+	for _, name := range slices.Sorted(maps.Keys(m.offered)) {
 		text := "not registered with the kubelet"
-		switch o := s.offered[name]; {
+		switch o := m.offered[name]; {
 		case o.registered:
 			text = "registered with the kubelet"
 		case !o.due:
@@ -123,8 +87,8 @@ func (s *status) probeDetails() []string {
 		}
 		lines = append(lines, name+" is "+text)
 	}
-	remark := s.remark
-	s.mu.Unlock()
+	remark := m.remark
+	m.mu.Unlock()
 	if remark != nil {
 		if line := remark(); line != "" {
 			lines = append(lines, line)

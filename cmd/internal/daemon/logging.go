@@ -14,22 +14,14 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 )
 
-// Logging are the flags for the log.
-type Logging struct {
-	LogFormat logFormat
-	LogLevel  slog.Level
-
-	glog glogFlags
-}
-
-// registerLogging adds the flags to a set.
-func (l *Logging) registerLogging(set *pflag.FlagSet) {
-	plainflag.Choice(set, &l.LogFormat, "log-format", textFormat, "format of the log: text or json",
+// registerLogging adds the flags for the log to a set.
+func (f *Flags) registerLogging(set *pflag.FlagSet) {
+	plainflag.Choice(set, &f.logFormat, "log-format", textFormat, "format of the log: text or json",
 		textFormat, jsonFormat)
-	set.TextVar((*level)(&l.LogLevel), "log-level", level(slog.LevelInfo),
+	set.TextVar((*level)(&f.logLevel), "log-level", level(slog.LevelInfo),
 		"lowest level that is logged: debug, info, warn or error")
 	plainflag.Words(set, "log-level", "debug", "info", "warn", "error")
-	l.glog.registerGlog(set)
+	set.AddFlagSet(f.glog.newSet())
 }
 
 // level is a log level as the flag spells the level.
@@ -57,9 +49,9 @@ const (
 
 // newLogger returns the daemon's logger: one line per decision, in the format and from the level of the
 // flags.
-func (l *Logging) newLogger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: l.LogLevel, ReplaceAttr: onlyErrors}
-	if l.LogFormat == jsonFormat {
+func (f *Flags) newLogger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: f.logLevel, ReplaceAttr: onlyErrors}
+	if f.logFormat == jsonFormat {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
@@ -81,9 +73,10 @@ type glogFlags struct {
 	threshold severity
 }
 
-// registerGlog adds the flags to a set, hidden from the help page.
-func (g *glogFlags) registerGlog(set *pflag.FlagSet) {
+// newSet returns the flags, hidden from the help page.
+func (g *glogFlags) newSet() *pflag.FlagSet {
 	const ignored = "accepted and ignored"
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	set.BoolVar(&g.toStderr, "logtostderr", false,
 		"log all messages to standard error, regardless of --stderrthreshold")
 	set.Var(&g.threshold, "stderrthreshold",
@@ -93,12 +86,8 @@ func (g *glogFlags) registerGlog(set *pflag.FlagSet) {
 	for _, name := range []string{"vmodule", "log_dir", "log_link", "log_backtrace_at", "logbuflevel"} {
 		set.String(name, "", ignored)
 	}
-	for _, name := range []string{
-		"logtostderr", "stderrthreshold", "alsologtostderr", "v", "vmodule", "log_dir", "log_link",
-		"log_backtrace_at", "logbuflevel",
-	} {
-		set.Lookup(name).Hidden = true
-	}
+	set.VisitAll(func(flag *pflag.Flag) { flag.Hidden = true })
+	return set
 }
 
 // levelOf returns the log level of --stderrthreshold if that flag applies and --log-level is not set, else

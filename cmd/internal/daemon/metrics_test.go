@@ -43,7 +43,7 @@ func TestDegradedContainers(t *testing.T) {
 		{apart{role: coordination.Serves, ended: true}, "\ntandem_containers_degraded 0\n"},
 		{apart{role: coordination.Joined}, ""},
 	} {
-		m := newMonitor("v1.2.3", nil)
+		m := newMonitor("v1.2.3")
 		m.Node(&c.node)
 		shown := show(m)
 		if !strings.Contains(shown, c.want) || c.want == "" && strings.Contains(shown, "containers_degraded") {
@@ -67,7 +67,7 @@ func (*ill) Resources() []*api.Resource {
 
 // Failed and degraded devices are counted by reason.
 func TestUnsoundDevices(t *testing.T) {
-	m := newMonitor("v1.2.3", nil)
+	m := newMonitor("v1.2.3")
 	m.Node(&ill{apart{role: coordination.Serves}})
 	shown := show(m)
 	for _, want := range []string{

@@ -26,12 +26,27 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
-// monitor watches one daemon, as observer of its Node and Servers. A nil monitor watches nothing.
+// monitor watches one daemon, as observer of its Node and Servers.
 type monitor struct {
 	registry *prometheus.Registry
 	counts   counts
-	verdict  func(admission.Verdict) // called for every Allocate; may be nil
-	status
+	verdict  func(admission.Verdict) // called for every Allocate, returns at once; may be nil
+
+	mu      sync.Mutex
+	node    node              // nil while the daemon takes no part
+	offered map[string]*offer // by resource name
+	begun   bool              // the daemon has looked for its devices
+	waits   error             // reason for which the daemon waits for its devices; nil for none
+	lacks   error             // reason for which a part of the devices is not offered; nil for none
+	remark  func() string     // further line of details, "" for none; nil without
+}
+
+// offer is a resource that the daemon offers to the kubelet.
+type offer struct {
+	alive      func(context.Context) error // nil before its server exists
+	due        bool                        // the resource has devices, so the kubelet must know it
+	registered bool
+	cause      error // of the loss of the registration; nil for none
 }
 
 // node is a coordination.Node.
@@ -47,14 +62,10 @@ type enforcer interface {
 	Enforcement() (now intent.Enforcement, serves bool)
 }
 
-// newMonitor returns a monitor for a daemon of a version. It calls verdict, which must return at once, for
-// each Allocate that this daemon's coordinator answers; verdict may be nil.
-func newMonitor(version string, verdict func(admission.Verdict)) *monitor {
+// newMonitor returns a monitor for a daemon of a version.
+func newMonitor(version string) *monitor {
 	registry := prometheus.NewRegistry()
-	m := &monitor{
-		registry: registry, counts: newCounts(registry), verdict: verdict,
-		status: status{offered: map[string]*offer{}},
-	}
+	m := &monitor{registry: registry, counts: newCounts(registry), offered: map[string]*offer{}}
 	m.counts.build.WithLabelValues(version).Set(1)
 	m.registry.MustRegister(state{m}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -63,19 +74,29 @@ func newMonitor(version string, verdict func(admission.Verdict)) *monitor {
 
 // Node sets the watched Node, until done is called.
 func (m *monitor) Node(node node) (done func()) {
-	if m == nil {
-		return func() {}
-	}
 	m.setNode(node)
 	return func() { m.setNode(nil) }
+}
+
+func (m *monitor) setNode(node node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.node = node
+}
+
+// changeOffer changes the offer of a resource, and adds it if necessary.
+func (m *monitor) changeOffer(name string, change func(*offer)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.offered[name] == nil {
+		m.offered[name] = &offer{}
+	}
+	change(m.offered[name])
 }
 
 // Wait sets the reason for which the daemon waits before it can look for devices. The daemon is not ready
 // until Begin.
 func (m *monitor) Wait(reason error) {
-	if m == nil {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.begun, m.waits, m.lacks = false, reason, nil
@@ -84,9 +105,6 @@ func (m *monitor) Wait(reason error) {
 // Lack sets the reason for which the daemon offers only a part of its devices. The daemon is not ready until
 // Begin.
 func (m *monitor) Lack(reason error) {
-	if m == nil {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.begun, m.waits, m.lacks = true, nil, reason
@@ -102,9 +120,6 @@ func (m *monitor) Remark(remark func() string) {
 // Begin reports that the daemon has looked for its devices, and the resources with devices, which the kubelet
 // must know. The daemon is not ready until Begin.
 func (m *monitor) Begin(resources ...string) {
-	if m == nil {
-		return
-	}
 	for _, name := range resources {
 		m.changeOffer(name, func(o *offer) { o.due = true })
 	}
@@ -116,9 +131,6 @@ func (m *monitor) Begin(resources ...string) {
 // Resource watches a resource offered to the kubelet, until done is called. Alive returns an error for a hung
 // part.
 func (m *monitor) Resource(name string, alive func(context.Context) error) (done func()) {
-	if m == nil {
-		return func() {}
-	}
 	m.changeOffer(name, func(o *offer) { o.alive = alive })
 	return func() {
 		m.mu.Lock()
@@ -175,9 +187,6 @@ func (m *monitor) Event(outcome string) {
 
 // Published counts the writes of a publication.
 func (m *monitor) Published(target string, err error) {
-	if m == nil {
-		return
-	}
 	outcome := publishWritten
 	if err != nil {
 		outcome = publishFailed

@@ -82,7 +82,7 @@ func (f fake) Alive(ctx context.Context) error {
 
 // used returns a monitor after every kind of event.
 func used() *monitor {
-	m := newMonitor("v1.2.3", nil)
+	m := newMonitor("v1.2.3")
 	m.Node(fake{source: intent.PodsAPI})
 	m.Offered("amd.com/gpu")
 	m.Registered("amd.com/gpu")
@@ -311,7 +311,7 @@ func TestProbes(t *testing.T) {
 		}, 503, "a preferred allocation of a/b hangs"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			m := newMonitor("v1.2.3", nil)
+			m := newMonitor("v1.2.3")
 			c.happy(m)
 			check, details := m.checkAlive, noDetails
 			if strings.HasPrefix(c.path, "/readyz") {
@@ -374,5 +374,5 @@ func (l logged) Write(line []byte) (int, error) {
 
 func TestNothingIsServedByDefault(t *testing.T) {
 	// returns, without an address
-	newMonitor("v1.2.3", nil).Serve(t.Context(), "", "", slog.New(slog.DiscardHandler))
+	newMonitor("v1.2.3").Serve(t.Context(), "", "", slog.New(slog.DiscardHandler))
 }

@@ -47,7 +47,7 @@ func TestAsk(t *testing.T) {
 	defer served.Wait()
 	defer stop()
 	serve := func(at address) *monitor {
-		m := newMonitor("test", nil)
+		m := newMonitor("test")
 		served.Go(func() { m.Serve(ctx, "", at, slog.New(slog.DiscardHandler)) })
 		return m
 	}

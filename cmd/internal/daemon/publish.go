@@ -21,7 +21,7 @@ import (
 
 // newPublisher returns the publisher of the node, or nil if the flags name no target.
 func (f Flags) newPublisher(log *slog.Logger) (coordination.Publisher, error) {
-	targets := f.publishing.targets
+	targets := f.targets
 	if len(targets) == 0 {
 		return nil, nil
 	}
@@ -52,7 +52,7 @@ func (f Flags) newPublisher(log *slog.Logger) (coordination.Publisher, error) {
 
 // newSinks returns a sink per target, and the client of the API server if a target needs the API server.
 func (f Flags) newSinks(log *slog.Logger) (client *publish.Client, sinks []publish.Sink, err error) {
-	targets := f.publishing.targets
+	targets := f.targets
 	made := func(f publish.Facts) map[string]string {
 		all := publish.BuildLabels(f)
 		if targets.Has(publish.KubeNexus) {

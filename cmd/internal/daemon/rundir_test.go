@@ -20,7 +20,7 @@ import (
 func kubeletAlone(t *testing.T) Flags {
 	t.Helper()
 	dir := kubelettest.Dir(t)
-	f := Flags{Paths: Paths{KubeletDir: dir, SysfsRoot: filepath.Join(dir, "sys")}}
+	f := Flags{KubeletDir: dir, SysfsRoot: filepath.Join(dir, "sys"), monitor: newMonitor("test")}
 	if err := os.MkdirAll(filepath.Join(f.SysfsRoot, "bus/pci/devices"), 0o750); err != nil {
 		t.Fatal(err)
 	}

@@ -43,12 +43,10 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		},
 		Withheld:  withheld,
 		Publisher: publisher,
+		Observer:  f.monitor,
 		Log:       log,
 	}
-	if f.monitor != nil {
-		config.Observer = f.monitor
-		f.monitor.Remark(withheld.Remark)
-	}
+	f.monitor.Remark(withheld.Remark)
 	if f.sender != nil {
 		config.Rejected, config.Unsound = f.sender.Rejected, f.sender.Unsound
 		config.Enforced = func(now intent.Enforcement) {
@@ -138,10 +136,8 @@ func (f Flags) Offer(
 			all, err := pods.Allocatable(ctx)
 			return all[resource], err
 		},
-		Log: log,
-	}
-	if f.monitor != nil {
-		options.Observer = f.monitor
+		Observer: f.monitor,
+		Log:      log,
 	}
 	server, err := deviceplugin.New(options, resource)
 	if err != nil {

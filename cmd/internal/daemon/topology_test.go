@@ -28,12 +28,13 @@ func flat(t *testing.T, file string) Flags {
 		t.Fatal(err)
 	}
 	dir := kubelettest.Dir(t)
-	f := Flags{Paths: Paths{
+	f := Flags{
 		SysfsRoot:    filepath.Join(dir, "sys"),
 		RunDir:       filepath.Join(dir, "run"),
 		KubeletDir:   dir,
 		TopologyFile: filepath.Join(dir, "topo.xml"),
-	}}
+		monitor:      newMonitor("test"),
+	}
 	if err := os.CopyFS(f.SysfsRoot, m.FS()); err != nil {
 		t.Fatal(err)
 	}
