@@ -29,8 +29,7 @@ func withCDI(
 	p, _ := offered(t, s, dev, prefix, list)
 	dir := t.TempDir()
 	p.host.CDI = &CDI{Dirs: []string{t.TempDir(), dir}, Field: field}
-	pool, _ := p.vfs.latestPool(p.name)
-	p.restoreFiles(pool)
+	p.restoreFiles(nil)
 	return p, dir
 }
 
@@ -92,8 +91,7 @@ func TestCDIResolves(t *testing.T) {
 			first, _ := offered(t, s, nil, "intel.com", two)
 			p := NewPlugin(first.vfs.Names()[i], first.vfs, first.host, newRecorder(), first.log)
 			p.host.CDI = &CDI{Dirs: []string{dir}, Field: field}
-			pool, _ := p.vfs.latestPool(p.name)
-			p.restoreFiles(pool)
+			p.restoreFiles(nil)
 			got, err := respond(t.Context(), p, []string{id})
 			if err != nil {
 				t.Fatal(err)
@@ -249,7 +247,7 @@ func TestCDISpecHasUnhealthyVF(t *testing.T) {
 	pool.Devices = slices.Clone(pool.Devices)
 	pool.Devices[0].Fault = "link down"
 	p.vfs.pools[p.name] = pool
-	p.restoreFiles(pool)
+	p.restoreFiles(nil)
 	content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
 	if err != nil || !strings.Contains(string(content), "name: 0000:86:02.3") {
 		t.Errorf("spec %s, %v", content, err)
@@ -300,9 +298,8 @@ func TestCDIFolderThatCanBeWrittenLater(t *testing.T) {
 			p, _ := offered(t, s, nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))
 			dir := filepath.Join(t.TempDir(), "cdi")
 			p.host.CDI = &CDI{Dirs: []string{dir}}
-			pool, _ := p.vfs.latestPool(p.name)
 			if writtenBefore {
-				p.restoreFiles(pool)
+				p.restoreFiles(nil)
 				if err := os.RemoveAll(dir); err != nil {
 					t.Fatal(err)
 				}
@@ -310,7 +307,7 @@ func TestCDIFolderThatCanBeWrittenLater(t *testing.T) {
 			if err := os.WriteFile(dir, nil, 0o600); err != nil { // in the place of the folder
 				t.Fatal(err)
 			}
-			p.restoreFiles(pool)
+			p.restoreFiles(nil)
 			if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1"}); err == nil ||
 				!strings.Contains(err.Error(), "write CDI spec") {
 				t.Errorf("without a folder: error %v", err)

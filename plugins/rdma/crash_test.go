@@ -109,10 +109,10 @@ func (n *cdiNode) files(t *testing.T) map[string]string {
 func TestEveryStepOfContainerFiles(t *testing.T) {
 	disk.Each(t, func(t *testing.T, fault *disk.Case) {
 		whole := newCDINode(t, disk.New(1))
-		whole.restoreFiles(whole.newestPool())
+		whole.restoreFiles(nil)
 		want := slices.Sorted(maps.Values(whole.files(t)))
 		n := newCDINode(t, fault.Disk)
-		fault.During(t, func() { n.restoreFiles(n.newestPool()) })
+		fault.During(t, func() { n.restoreFiles(nil) })
 		for name, content := range n.files(t) {
 			if !fault.Power && !slices.Contains(want, content) {
 				t.Errorf("%s is partial: %q", name, content)
@@ -128,7 +128,7 @@ func TestEveryStepOfContainerFiles(t *testing.T) {
 		if err := next.host.CDI.CleanUp(next.newestPool()); err != nil {
 			t.Error(err)
 		}
-		next.restoreFiles(next.newestPool())
+		next.restoreFiles(nil)
 		got := slices.Sorted(maps.Values(next.files(t)))
 		if !slices.Equal(got, want) {
 			t.Errorf("files %q, want %q", got, want)

@@ -176,44 +176,34 @@ func LinkUp(sysfsRoot string) func(netdev string) error {
 // error and continues.
 func (v *VFs) BringUp(up func(netdev string) error) {
 	all, _ := v.All()
-	for _, d := range sharedHCAs(all) {
-		netdev := downNetdev(v.finder, d)
-		if netdev == "" {
-			continue
-		}
-		switch err := up(netdev); {
-		case errors.Is(err, syscall.EPERM):
-			v.log.Info("netdev is down and stays down, because the capability NET_ADMIN is missing",
-				"netdev", netdev)
-		case err != nil:
-			v.log.Warn("netdev not set up; the HCA may lack a port", "device", d.Name(), "error", err)
-		}
-	}
-}
-
-// sharedHCAs returns the present devices of pools with shared HCAs, each once.
-func sharedHCAs(all []pools.Pool) (devices []pools.Device) {
 	seen := map[string]bool{}
 	for _, pool := range all {
 		for _, d := range pool.Devices {
-			if pool.Resource.DeviceType == pools.SharedHCA && !d.Missing() && !seen[d.File()] {
-				seen[d.File()] = true
-				devices = append(devices, d)
+			if pool.Resource.DeviceType != pools.SharedHCA || d.Missing() || seen[d.File()] {
+				continue
+			}
+			seen[d.File()] = true
+			netdev := v.downNetdev(d)
+			if netdev == "" {
+				continue
+			}
+			switch err := up(netdev); {
+			case errors.Is(err, syscall.EPERM):
+				v.log.Info("netdev is down and stays down, because the capability NET_ADMIN is missing",
+					"netdev", netdev)
+			case err != nil:
+				v.log.Warn("netdev not set up; the HCA may lack a port", "device", d.Name(), "error", err)
 			}
 		}
 	}
-	return devices
 }
 
 // downNetdev returns the first netdev of a device, "" if the netdev is up or there is none.
-func downNetdev(finder pools.Finder, d pools.Device) string {
-	netdevs := finder.Functions().Netdevs(d.Address, d.Aux)
-	if len(netdevs) == 0 {
+func (v *VFs) downNetdev(d pools.Device) string {
+	names := v.finder.Functions().Netdevs(d.Address, d.Aux)
+	if len(names) == 0 || pools.ReadText(v.finder.Sys,
+		pools.NetdevFile(v.finder.Sys, d.Address, d.Aux, names[0], "operstate")) == "up" {
 		return ""
 	}
-	state := pools.NetdevFile(finder.Sys, d.Address, d.Aux, netdevs[0], "operstate")
-	if pools.ReadText(finder.Sys, state) == "up" {
-		return ""
-	}
-	return netdevs[0]
+	return names[0]
 }

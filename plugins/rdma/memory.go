@@ -51,6 +51,12 @@ func readMemory(file, boot string) (*memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read what was known of devices from %s: %w", file, err)
 	}
+	for _, devices := range m.Listed {
+		for id, d := range devices {
+			d.ID = id // the file has it as the key
+			devices[id] = d
+		}
+	}
 	return m, nil
 }
 
@@ -100,14 +106,4 @@ func (m *memory) dropUnlisted() {
 		}
 		return true
 	})
-}
-
-// goneDevices returns the devices that were listed for a resource, by ID, marked as no longer found.
-func (m *memory) goneDevices(resource string) map[string]pools.Device {
-	devices := make(map[string]pools.Device, len(m.Listed[resource]))
-	for id, d := range m.Listed[resource] {
-		d.ID = id // the file has it as the key
-		devices[id] = d
-	}
-	return devices
 }

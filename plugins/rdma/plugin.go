@@ -74,8 +74,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -112,6 +110,8 @@ type Plugin struct {
 	spec   cdiSpec
 	member member
 	log    *slog.Logger
+
+	unwritten, unrestored system.Complaint // about the CDI spec, and about device-info files
 }
 
 // NewPlugin returns the plugin of one pool; Watch starts it.
@@ -122,14 +122,35 @@ func NewPlugin(name string, vfs *VFs, host Host, member member, log *slog.Logger
 // Name returns the resource name, "intel.com/mlnx_vf".
 func (p *Plugin) Name() string { return p.name }
 
+// filesPause is the interval between two checks of the CDI spec and of the device-info files, which other
+// processes may remove.
+const filesPause = 5 * time.Second
+
 // Watch publishes the devices to the coordinator and the kubelet, at the start and after every change, and
-// maintains their files. The resource is not offered before its first device exists, so that the node does
-// not list it.
+// maintains their files, also after every scan of the machine. The resource is not offered before its first
+// device exists, so that the node does not list it.
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { p.keepFiles(ctx); return nil })
-	g.Go(func() error { p.publishDevices(ctx, publish); return nil })
-	return g.Wait()
+	ticker := time.NewTicker(filesPause)
+	defer ticker.Stop()
+	for {
+		looked := p.vfs.nextLook()
+		again, changed := p.publishDevices(ctx, publish)
+		for isNew := false; !isNew; {
+			select {
+			case <-changed:
+				isNew = true
+			case <-again:
+				isNew = true
+			case <-looked:
+				looked = p.vfs.nextLook()
+				p.restoreFiles(nil)
+			case <-ticker.C:
+				p.restoreFiles(map[string]*Grant{})
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
 }
 
 // newestPool returns the current devices.
@@ -138,26 +159,20 @@ func (p *Plugin) newestPool() pools.Pool {
 	return pool
 }
 
-// publishDevices publishes the devices until ctx is done.
-func (p *Plugin) publishDevices(ctx context.Context, publish func([]deviceplugin.Device)) {
-	for {
-		pool, changed := p.vfs.latestPool(p.name)
-		var again <-chan struct{}
-		if len(pool.Devices) > 0 {
-			p.restoreFiles(pool)
-			var announced []device.Device
-			announced, again = p.member.List(presentDevices(pool))
-			p.member.Publish(device.Announcement{Devices: announced, Hints: pool.Decision})
-			p.member.AwaitTaken(ctx)
-			publish(forKubelet(announced))
-		}
-		select {
-		case <-changed:
-		case <-again:
-		case <-ctx.Done():
-			return
-		}
+// publishDevices publishes the devices. The channels are closed when they are to be published again.
+func (p *Plugin) publishDevices(
+	ctx context.Context, publish func([]deviceplugin.Device),
+) (again, changed <-chan struct{}) {
+	pool, changed := p.vfs.latestPool(p.name)
+	p.restoreFiles(nil)
+	if len(pool.Devices) == 0 {
+		return nil, changed
 	}
+	announced, again := p.member.List(presentDevices(pool))
+	p.member.Publish(device.Announcement{Devices: announced, Hints: pool.Decision})
+	p.member.AwaitTaken(ctx)
+	publish(forKubelet(announced))
+	return again, changed
 }
 
 // presentDevices returns the devices of a pool for the coordination. A device that is no longer found stays
@@ -301,52 +316,22 @@ func (p *Plugin) addPairs(ctx context.Context, pool pools.Pool, order []string, 
 	pairs.Tell(served, edits)
 }
 
-// filesPause is the interval between two checks of the CDI spec and of the device-info files, which other
-// processes may remove.
-const filesPause = 5 * time.Second
-
-// Effects of files that cannot be written.
-const (
-	noSpec    = "CDI spec not written; containers may lack device nodes"
-	noDevinfo = "device-info files of running pods not restored; Multus may not find their devices"
-)
-
-// keepFiles maintains the CDI spec and the device-info files until ctx is done. Binding a driver renumbers
-// device nodes without any other change of a device, so the spec is computed after every scan of the machine.
-// A container that starts between the kernel's event and that scan, at most a second, gets the previous
-// device nodes. The same applies to every container if device nodes are not passed by CDI, and while no
-// plugin runs.
-func (p *Plugin) keepFiles(ctx context.Context) {
-	ticker := time.NewTicker(filesPause)
-	defer ticker.Stop()
-	nothing := map[string]*Grant{}
-	spec, devinfo := system.Complaint{}, system.Complaint{}
-	for given := map[string]*Grant(nil); ; {
-		looked := p.vfs.nextLook()
-		if err := p.spec.Write(p.host, p.newestPool, given); spec.IsNew(err) {
-			p.log.Error(noSpec, "error", err)
-		}
-		if err := p.host.RestoreDevinfo(p.newestPool()); devinfo.IsNew(err) {
-			p.log.Warn(noDevinfo, "error", err)
-		}
-		select {
-		case <-looked:
-			given = nil
-		case <-ticker.C:
-			given = nothing
-		case <-ctx.Done():
-			return
-		}
+// restoreFiles writes the CDI spec and the missing device-info files. Running pods refer to them, a boot
+// removes them, and the kubelet does not call Allocate for their devices again. Binding a driver renumbers
+// device nodes without any other change of a device, so after every scan the access to all devices is read
+// again: given is nil. A container that starts between the kernel's event and that scan, at most a second,
+// gets the previous device nodes. The same applies to every container if device nodes are not passed by CDI,
+// and while no plugin runs.
+func (p *Plugin) restoreFiles(given map[string]*Grant) {
+	if err := p.spec.Write(p.host, p.newestPool, given); p.unwritten.IsNew(err) {
+		p.log.Error("CDI spec not written; containers may lack device nodes", "error", err)
 	}
-}
-
-// restoreFiles restores files that running pods refer to and that a boot removed: the kubelet does not call
-// Allocate for their devices again.
-func (p *Plugin) restoreFiles(pool pools.Pool) {
-	if err := p.spec.Write(p.host, p.newestPool, nil); err != nil {
-		p.log.Error(noSpec, "error", err)
+	pool, err := p.newestPool(), error(nil)
+	if given == nil {
+		err = p.host.TidyDevinfo(pool)
 	}
-	if err := errors.Join(p.host.TidyDevinfo(pool), p.host.RestoreDevinfo(pool)); err != nil {
-		p.log.Warn(noDevinfo, "error", err)
+	if err = errors.Join(err, p.host.RestoreDevinfo(pool)); p.unrestored.IsNew(err) {
+		p.log.Warn("device-info files of running pods not restored; Multus may not find their devices",
+			"error", err)
 	}
 }

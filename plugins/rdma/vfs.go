@@ -255,7 +255,7 @@ func (v *VFs) addGone(pool pools.Pool) []pools.Device {
 	for _, d := range pool.Devices {
 		found[d.ID] = d
 	}
-	all := deviceplugin.Keep(v.memory.goneDevices(pool.Name), found, func(d pools.Device) pools.Device {
+	all := deviceplugin.Keep(v.memory.Listed[pool.Name], found, func(d pools.Device) pools.Device {
 		d.Fault = "no longer selected by the resource"
 		if d.Gone(v.finder.Sys) {
 			d.Fault = "gone"
