@@ -238,12 +238,12 @@ func (f *function) lacksUverbs() string {
 	if len(f.ownRDMA()) == 0 {
 		return ""
 	}
-	names := topology.Names(f.machine.sys, f.file("infiniband_verbs"))
+	names := topology.Names(f.machine.Sys, f.file("infiniband_verbs"))
 	if len(names) == 0 {
 		return "no uverbs device: load the kernel module ib_uverbs"
 	}
 	for _, name := range names {
-		if node := "/dev/infiniband/" + name; container.LacksNode(f.machine.dev, node) {
+		if node := "/dev/infiniband/" + name; container.LacksNode(f.machine.Dev, node) {
 			return "no device node " + node + ": load the kernel module ib_uverbs"
 		}
 	}
@@ -254,12 +254,12 @@ func (f *function) lacksUverbs() string {
 // ports the best counts. The read fails while a netdev is down (Documentation/ABI/testing/sysfs-class-net),
 // which also means no carrier.
 func noCarrier(f *function) bool {
-	dir, ports := NetdevFile(f.machine.sys, f.Address, f.aux), f.ownNetdevs()
+	dir, ports := NetdevFile(f.machine.Sys, f.Address, f.aux), f.ownNetdevs()
 	if parent, ok := f.parentFunction(); ok {
-		dir, ports = NetdevFile(f.machine.sys, parent, ""), f.machine.portsOf(parent)
+		dir, ports = NetdevFile(f.machine.Sys, parent, ""), f.machine.portsOf(parent)
 	}
 	return len(ports) > 0 && !slices.ContainsFunc(ports, func(netdev string) bool {
-		says := func(file string) string { return ReadText(f.machine.sys, path.Join(dir, netdev, file)) }
+		says := func(file string) string { return ReadText(f.machine.Sys, path.Join(dir, netdev, file)) }
 		return says("carrier") != "0" && says("operstate") != "down"
 	})
 }
@@ -279,8 +279,8 @@ func portDown(f *function) bool {
 	down := false
 	for _, name := range own {
 		ports := path.Join(dir, name, "ports")
-		for _, number := range topology.Names(f.machine.sys, ports) {
-			switch state := ReadText(f.machine.sys, path.Join(ports, number, "state")); {
+		for _, number := range topology.Names(f.machine.Sys, ports) {
+			switch state := ReadText(f.machine.Sys, path.Join(ports, number, "state")); {
 			case strings.HasSuffix(state, ": ACTIVE"):
 				return false
 			case state != "":

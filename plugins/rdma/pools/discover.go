@@ -57,26 +57,24 @@ type Finder struct {
 // belongs only to the first resource of resourceList that selects it; an HCA belongs to every resource of
 // configList that selects it.
 func (f Finder) Find(c *Config) ([]Pool, []string, error) {
-	s, err := f.surveyMachine(c)
+	m, err := f.surveyMachine(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	names, candidates := s.names, s.candidates
-	told, err := f.askExporter(c)
-	s.machine.told = told
+	candidates := m.candidates
 	claimed, shared := map[string]bool{}, map[topology.Address]bool{}
-	pools, warnings := make([]Pool, 0, len(c.Resources)), slices.Concat(s.notes, warnMissing(c, candidates))
-	if err != nil {
+	pools, warnings := make([]Pool, 0, len(c.Resources)), slices.Concat(m.notes, warnMissing(c, candidates))
+	if m.told, err = f.askExporter(c); err != nil {
 		warnings = append(warnings, fmt.Sprintf("enableExporterHealthCheck: NICs count as healthy: %v", err))
 	}
 	for i := range c.Resources {
 		r := &c.Resources[i]
-		prefix, _, _ := strings.Cut(names[i], "/")
+		prefix, _, _ := strings.Cut(m.names[i], "/")
 		same := func(p Pool) bool {
 			return (strings.HasPrefix(p.Name, prefix+"/") || r.DeviceType == SharedHCA) &&
 				p.Resource.DeviceType == r.DeviceType
 		}
-		pool := Pool{Name: names[i], Resource: r, First: !slices.ContainsFunc(pools, same)}
+		pool := Pool{Name: m.names[i], Resource: r, First: !slices.ContainsFunc(pools, same)}
 		if r.DeviceType == SharedHCA {
 			var fewer []string
 			pool.Devices, fewer = r.shareHCAs(candidates, shared)
@@ -90,49 +88,34 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	return pools, warnings, nil
 }
 
-// survey has the candidate devices and the resources.
-type survey struct {
-	names      []string // of the resources, in full
-	machine    *machine
-	notes      []string // about functions of the node's own network
-	candidates []*function
-}
-
-func (f Finder) surveyMachine(c *Config) (*survey, error) {
+// surveyMachine reads the machine for the resources of a configuration.
+func (f Finder) surveyMachine(c *Config) (*machine, error) {
 	names, err := f.fullNames(c)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration %s: %w", c.File, err)
 	}
-	tree, err := f.readTree()
-	if err != nil {
+	if f.Tree == nil {
+		f.Tree = func() (*topology.Tree, error) { return topology.Read(f.Sys) }
+	}
+	f.SRIOV = f.Functions()
+	m := &machine{
+		Finder: f, names: names, pfNames: map[topology.Address]string{},
+		indexes: map[topology.Address]map[string]int{},
+	}
+	if m.tree, err = f.Tree(); err != nil {
 		return nil, err
 	}
-	s := &survey{names: names, machine: f.newMachine(tree)}
-	reserved := f.Reserved
-	if reserved == nil {
-		if reserved, s.notes, err = f.FindReservations(); err != nil {
+	if m.Reserved == nil {
+		if m.Reserved, m.notes, err = f.FindReservations(); err != nil {
 			return nil, err
 		}
 	}
-	s.candidates = findCandidates(s.machine, c, reserved)
-	return s, nil
+	m.findCandidates(c)
+	return m, nil
 }
 
 // Functions returns the reader of the machine's SR-IOV facts.
 func (f Finder) Functions() SRIOV { return cmp.Or[SRIOV](f.SRIOV, SRIOVFiles{Sys: f.Sys}) }
-
-func (f Finder) newMachine(tree *topology.Tree) *machine {
-	return &machine{
-		dev:     f.Dev,
-		sys:     f.Sys,
-		sriov:   f.Functions(),
-		tree:    tree,
-		ddp:     f.DDP,
-		known:   f.Known,
-		pfNames: map[topology.Address]string{},
-		indexes: map[topology.Address]map[string]int{},
-	}
-}
 
 // askExporter returns the health from the metrics exporter, or nil if no resource uses the exporter.
 func (f Finder) askExporter(c *Config) (map[string]bool, error) {
@@ -142,33 +125,21 @@ func (f Finder) askExporter(c *Config) (map[string]bool, error) {
 	return f.Exporter()
 }
 
-func (f Finder) readTree() (*topology.Tree, error) {
-	if f.Tree == nil {
-		return topology.Read(f.Sys)
-	}
-	return f.Tree()
-}
-
-// findCandidates returns the devices that may be in a pool: functions with a driver, and their sub-functions.
-func findCandidates(m *machine, c *Config, reserved Reservations) []*function {
+// findCandidates finds the devices that may be in a pool: functions with a driver, and their sub-functions.
+func (m *machine) findCandidates(c *Config) {
 	anySF := slices.ContainsFunc(c.Resources, func(r ResourceConfig) bool {
 		return r.DeviceType == AuxNetDevice
 	})
-	var candidates []*function
 	for d := range m.tree.Devices() {
 		if d.Driver == "" {
 			continue
 		}
-		candidate := &function{Device: d, machine: m, needed: reserved[d.Address.String()], withVFs: m.hasVFs(d)}
-		candidates = append(candidates, candidate)
+		candidate := &function{Device: d, machine: m, needed: m.Reserved[d.Address.String()], withVFs: m.hasVFs(d)}
+		m.candidates = append(m.candidates, candidate)
 		if anySF && d.IsNIC() {
-			for _, sf := range candidate.findSubfunctions() {
-				sf.needed = reserved[sf.id()]
-				candidates = append(candidates, sf)
-			}
+			m.candidates = append(m.candidates, candidate.findSubfunctions()...)
 		}
 	}
-	return candidates
 }
 
 // fullNames returns the full name of each resource. It checks that they differ, which depends on the default

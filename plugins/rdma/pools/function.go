@@ -4,7 +4,6 @@ package pools
 
 import (
 	"cmp"
-	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,18 +11,18 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// machine reads values for selectors that the tree lacks, and caches shared ones.
+// machine has the candidate devices for the resources, reads values for selectors that the tree lacks, and
+// caches shared ones.
 type machine struct {
-	sys     fs.FS
-	dev     fs.FS // the host's device nodes; nil if not to be seen
-	sriov   SRIOV
-	tree    *topology.Tree
-	ddp     func(function, pf topology.Address) string
-	known   map[string]Hidden // properties of devices by ID, from before containers hid them
-	told    map[string]bool   // the metrics exporter's health of devices by ID
-	pfNames map[topology.Address]string
-	indexes map[topology.Address]map[string]int
-	vdpa    map[string]VDPADevice // by address; nil until somebody asks
+	Finder
+	tree       *topology.Tree
+	names      []string // of the resources, in full
+	notes      []string // about functions of the node's own network
+	candidates []*function
+	told       map[string]bool // the metrics exporter's health of devices by ID
+	pfNames    map[topology.Address]string
+	indexes    map[topology.Address]map[string]int
+	vdpa       map[string]VDPADevice // by address; nil until somebody asks
 }
 
 // pfName returns the netdev of a PF; in switchdev mode, with several netdevs including the VFs' representors,
@@ -43,7 +42,7 @@ func (m *machine) pfName(pf topology.Address) string {
 // portsOf returns the netdevs of a PF's ports; in switchdev mode, with a netdev for each VF, the uplink
 // representor alone.
 func (m *machine) portsOf(pf topology.Address) []string {
-	if uplink := m.sriov.Uplink(pf); uplink != "" {
+	if uplink := m.SRIOV.Uplink(pf); uplink != "" {
 		return []string{uplink}
 	}
 	d, _ := m.tree.Device(pf)
@@ -58,7 +57,7 @@ func (m *machine) portsOf(pf topology.Address) []string {
 func (m *machine) vfIndex(pf, vf topology.Address) int {
 	indexes, ok := m.indexes[pf]
 	if !ok {
-		indexes = vfIndexes(m.sys, pf)
+		indexes = vfIndexes(m.Sys, pf)
 		m.indexes[pf] = indexes
 	}
 	if index, ok := indexes[vf.String()]; ok {
@@ -70,7 +69,7 @@ func (m *machine) vfIndex(pf, vf topology.Address) int {
 // hasVFs reads sriov_numvfs, like the stock plugin; a PF with links to VFs has VFs even if that file is
 // absent.
 func (m *machine) hasVFs(d *topology.Device) bool {
-	numvfs := ReadText(m.sys, FunctionFile(d.Address, "", "sriov_numvfs"))
+	numvfs := ReadText(m.Sys, FunctionFile(d.Address, "", "sriov_numvfs"))
 	return len(d.VFs) > 0 || (numvfs != "" && numvfs != "0")
 }
 
@@ -83,7 +82,7 @@ func (m *machine) isIll(id string) bool {
 // vdpaType returns the vdpaType of a function's vDPA device, "" for none.
 func (m *machine) vdpaType(a topology.Address) string {
 	if m.vdpa == nil {
-		m.vdpa = VDPADevices(m.sys)
+		m.vdpa = VDPADevices(m.Sys)
 	}
 	return m.vdpa[a.String()].Kind
 }
@@ -143,7 +142,7 @@ func (f *function) pfName() string {
 // pfNetdev names a file of a netdev of the parent.
 func (f *function) pfNetdev(name, file string) string {
 	parent, _ := f.parentFunction()
-	return NetdevFile(f.machine.sys, parent, "", name, file)
+	return NetdevFile(f.machine.Sys, parent, "", name, file)
 }
 
 // number returns the index of a VF within its PF, or the sfnum of a sub-function, else -1.
@@ -162,7 +161,7 @@ func (f *function) number() int {
 // Documentation/networking/devlink/mlx5.rst, drivers/net/ethernet/mellanox/mlx5/core/sf/dev/dev.c), -1 for an
 // auxiliary device without one.
 func (f *function) sfNumber() int {
-	number, err := strconv.Atoi(ReadText(f.machine.sys, f.file("sfnum")))
+	number, err := strconv.Atoi(ReadText(f.machine.Sys, f.file("sfnum")))
 	if err != nil {
 		return -1
 	}
@@ -178,11 +177,11 @@ var auxiliary = regexp.MustCompile(`^[^.]+\.([^.]+)\.\d+$`)
 // netdev.
 func (f *function) findSubfunctions() []*function {
 	var found []*function
-	for _, name := range topology.Names(f.machine.sys, f.file()) {
+	for _, name := range topology.Names(f.machine.Sys, f.file()) {
 		if !auxiliary.MatchString(name) {
 			continue
 		}
-		sf := &function{Device: f.Device, machine: f.machine, aux: name}
+		sf := &function{Device: f.Device, machine: f.machine, aux: name, needed: f.machine.Reserved[name]}
 		if sf.sfNumber() >= 0 && sf.pfName() != "" {
 			found = append(found, sf)
 		}
@@ -193,7 +192,7 @@ func (f *function) findSubfunctions() []*function {
 // ownNetdevs returns the device's own netdevs, sorted.
 func (f *function) ownNetdevs() []string {
 	if f.aux != "" {
-		return f.machine.sriov.Netdevs(f.Address, f.aux)
+		return f.machine.SRIOV.Netdevs(f.Address, f.aux)
 	}
 	return f.Netdevs
 }
@@ -210,7 +209,7 @@ func (f *function) firstNetdev() string {
 // earlierProperties returns the properties of a device from before a container hid them: its netdev is
 // missing although its driver is the same.
 func (f *function) earlierProperties() (Hidden, bool) {
-	h, ok := f.machine.known[f.id()]
+	h, ok := f.machine.Known[f.id()]
 	ok = ok && h.Driver == f.Driver && len(f.ownNetdevs()) == 0
 	if !ok {
 		return Hidden{}, false
@@ -234,13 +233,13 @@ var linkTypes = map[string]string{"1": "ether", "32": "infiniband"}
 // that of the PF's netdev.
 func (f *function) linkType() string {
 	if own := f.ownNetdevs(); len(own) > 0 {
-		return linkTypes[ReadText(f.machine.sys, NetdevFile(f.machine.sys, f.Address, f.aux, own[0], "type"))]
+		return linkTypes[ReadText(f.machine.Sys, NetdevFile(f.machine.Sys, f.Address, f.aux, own[0], "type"))]
 	}
 	if before, ok := f.earlierProperties(); ok && before.LinkType != "" {
 		return before.LinkType
 	}
 	if name := f.pfName(); name != "" {
-		return linkTypes[ReadText(f.machine.sys, f.pfNetdev(name, "type"))]
+		return linkTypes[ReadText(f.machine.Sys, f.pfNetdev(name, "type"))]
 	}
 	return ""
 }
@@ -251,13 +250,13 @@ func (f *function) pKey() string {
 		return ""
 	}
 	before, _ := f.earlierProperties()
-	return cmp.Or(f.machine.sriov.DefaultPKey(f.Address), before.PKey)
+	return cmp.Or(f.machine.SRIOV.DefaultPKey(f.Address), before.PKey)
 }
 
 // ownRDMA returns the names of the device's own RDMA devices, sorted.
 func (f *function) ownRDMA() []string {
 	if f.aux != "" {
-		return topology.RDMADevices(f.machine.sys, f.file())
+		return topology.RDMADevices(f.machine.Sys, f.file())
 	}
 	return f.RDMA
 }
@@ -265,7 +264,7 @@ func (f *function) ownRDMA() []string {
 // unpassableRDMA returns the name of an RDMA device that cannot be passed on, "" for none: a container would
 // get the device without its device nodes.
 func (f *function) unpassableRDMA() string {
-	names := topology.Names(f.machine.sys, f.file("infiniband"))
+	names := topology.Names(f.machine.Sys, f.file("infiniband"))
 	i := slices.IndexFunc(names, func(name string) bool { return !topology.IsPassable(name) })
 	if i < 0 {
 		return ""
@@ -283,5 +282,5 @@ var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 func (f *function) isRDMA() bool {
 	before, _ := f.earlierProperties()
 	return len(f.ownRDMA()) > 0 || before.RDMA || f.unpassableRDMA() != "" ||
-		slices.ContainsFunc(topology.Names(f.machine.sys, f.file()), auxiliaryRDMA.MatchString)
+		slices.ContainsFunc(topology.Names(f.machine.Sys, f.file()), auxiliaryRDMA.MatchString)
 }

@@ -73,20 +73,14 @@ func ofPF(key string, items func(*Selector) []vfItem, pf func(*function) string)
 		return name
 	}
 	return condition{key, wants, has, func(s *Selector, f *function) bool {
-		return allowsVF(items(s), pf, f)
+		list := items(s)
+		if len(list) == 0 {
+			return true
+		}
+		name := pf(f)
+		item, ok := findItem(list, name)
+		return name != "" && ok && item.hasIndex(f.number())
 	}}
-}
-
-func allowsVF(items []vfItem, pf func(*function) string, f *function) bool {
-	if len(items) == 0 {
-		return true
-	}
-	name := pf(f)
-	if name == "" {
-		return false
-	}
-	item, ok := findItem(items, name)
-	return ok && (item.all || item.hasIndex(f.number()))
 }
 
 // isMetBy reports whether a device meets every condition.
@@ -103,7 +97,7 @@ func vendorOf(f *function) string    { return fmt.Sprintf("%04x", f.Vendor) }
 func productOf(f *function) string   { return fmt.Sprintf("%04x", f.Product) }
 func driverOf(f *function) string    { return f.Driver }
 func addressOf(f *function) string   { return f.Address.String() }
-func acpiIndexOf(f *function) string { return ReadText(f.machine.sys, f.file("acpi_index")) }
+func acpiIndexOf(f *function) string { return ReadText(f.machine.Sys, f.file("acpi_index")) }
 
 // auxTypeOf returns the kind of an auxiliary device, "sf".
 func auxTypeOf(f *function) string {
@@ -122,10 +116,10 @@ func pfAddressOf(f *function) string {
 
 // ddpProfileOf returns the name of the NIC's DDP package.
 func ddpProfileOf(f *function) string {
-	if f.machine.ddp == nil {
+	if f.machine.DDP == nil {
 		return ""
 	}
-	return f.machine.ddp(f.Address, f.Function())
+	return f.machine.DDP(f.Address, f.Function())
 }
 
 func vdpaTypeOf(f *function) string { return f.machine.vdpaType(f.Address) }

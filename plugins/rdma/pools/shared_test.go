@@ -202,7 +202,7 @@ func TestSharedOnRecordedMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sys, _ := load(t, name, 0)
 			pools := discover(t, sys, sharing(`{"resourceName": "a", "rdmaHcaMax": 2, "selectors": {"linkTypes": ["ether", "infiniband"]}}`))
-			tree, err := Finder{Sys: sys}.readTree()
+			tree, err := topology.Read(sys)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -106,9 +106,9 @@ var nicDrivers = []string{
 
 // questionDrivers returns the drivers of a selector, each unknown one with the nearest known name, and those
 // with such a name alone.
-func (s *survey) questionDrivers(wanted []string) (texts, misspelt []string) {
+func (m *machine) questionDrivers(wanted []string) (texts, misspelt []string) {
 	known := slices.Clone(nicDrivers)
-	for d := range s.machine.tree.Devices() {
+	for d := range m.tree.Devices() {
 		if d.IsNIC() && d.Driver != "" {
 			known = append(known, d.Driver)
 		}
@@ -192,15 +192,9 @@ func parseRange(text string) (indexRange, error) {
 // hasIndex reports whether the item includes the function with a VF index; -1 means a function other
 // than a VF.
 func (v *vfItem) hasIndex(index int) bool {
-	if v.all {
-		return true
-	}
-	for _, r := range v.indexes {
-		if r.first <= index && index <= r.last {
-			return true
-		}
-	}
-	return false
+	return v.all || slices.ContainsFunc(v.indexes, func(r indexRange) bool {
+		return r.first <= index && index <= r.last
+	})
 }
 
 // findItem returns the first item with the name of a PF, ignoring case (getItem, same file).

@@ -41,18 +41,18 @@ type Miss struct {
 
 // Explain returns the result of each selector of a configuration, in order. Its errors are those of Find.
 func (f Finder) Explain(c *Config) ([]Choice, error) {
-	s, err := f.surveyMachine(c)
+	m, err := f.surveyMachine(c)
 	if err != nil {
 		return nil, err
 	}
 	owners := map[string]string{} // resources of claimed devices
 	var choices []Choice
-	all := slices.Concat(s.candidates, s.findUnbound())
+	all := slices.Concat(m.candidates, m.findUnbound())
 	for i := range c.Resources {
 		r := &c.Resources[i]
 		for k := range r.Selectors {
-			b := matcher{resource: r, name: s.names[i], selector: &r.Selectors[k], owners: owners}
-			texts, misspelt := s.questionDrivers(b.selector.Drivers)
+			b := matcher{resource: r, name: m.names[i], selector: &r.Selectors[k], owners: owners}
+			texts, misspelt := m.questionDrivers(b.selector.Drivers)
 			b.drivers = texts
 			choice := b.judgeAll(all)
 			choice.Misspelt = misspelt
@@ -64,10 +64,10 @@ func (f Finder) Explain(c *Config) ([]Choice, error) {
 }
 
 // findUnbound returns the functions without a driver, which are no candidates: a common mistake for VFs.
-func (s *survey) findUnbound() (list []*function) {
-	for d := range s.machine.tree.Devices() {
+func (m *machine) findUnbound() (list []*function) {
+	for d := range m.tree.Devices() {
 		if d.Driver == "" {
-			list = append(list, &function{Device: d, machine: s.machine})
+			list = append(list, &function{Device: d, machine: m})
 		}
 	}
 	return list
