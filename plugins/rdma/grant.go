@@ -95,13 +95,20 @@ func (h Host) Grant(d pools.Device, r *pools.ResourceConfig) *Grant {
 	return g
 }
 
+// addVFIO adds the node of a function's IOMMU group, if it has one. Without an IOMMU the node has another
+// name on the host (vfio_create_group in drivers/vfio/group.c).
 func (h Host) addVFIO(g *Grant, a topology.Address) {
 	const common = "/dev/vfio/vfio"
 	info := map[string]string{"mount": common}
 	nodes := []container.Node{newNode(common)}
-	if path, host := h.vfioNode(a); path != "" {
-		info["dev-mount"] = path
-		nodes = append(nodes, container.Node{Path: path, Host: host})
+	link := pools.FunctionFile(a, "", "iommu_group")
+	if group := pools.ReadLink(h.Sys, link); group != "" {
+		node := newNode("/dev/vfio/" + group)
+		if pools.ReadText(h.Sys, path.Join(link, "name")) == "vfio-noiommu" {
+			node.Host = "/dev/vfio/noiommu-" + group
+		}
+		info["dev-mount"] = node.Path
+		nodes = append(nodes, node)
 	}
 	g.addFacts("vfio", info, nodes...)
 }
@@ -265,21 +272,6 @@ func numberOf(name, prefix string) int {
 		return -1
 	}
 	return n
-}
-
-// vfioNode returns the node of a function's IOMMU group in the container and on the host, which differ
-// without an IOMMU (vfio_create_group in drivers/vfio/group.c). Both are "" for a function without a group.
-func (h Host) vfioNode(a topology.Address) (inside, host string) {
-	link := pools.FunctionFile(a, "", "iommu_group")
-	group := pools.ReadLink(h.Sys, link)
-	if group == "" {
-		return "", ""
-	}
-	inside = "/dev/vfio/" + group
-	if pools.ReadText(h.Sys, path.Join(link, "name")) == "vfio-noiommu" {
-		return inside, "/dev/vfio/noiommu-" + group
-	}
-	return inside, inside
 }
 
 // newNode returns a device node with the same path in the container and on the host.

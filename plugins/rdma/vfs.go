@@ -325,18 +325,13 @@ func (v *VFs) reportChanges(pool pools.Pool) bool {
 	return len(appeared) > 0 || !changes.IsEmpty()
 }
 
-// isThere reports whether the memory file exists: somebody may have emptied the run directory.
-func (v *VFs) isThere() bool {
-	_, err := os.Lstat(v.known.File)
-	return err == nil
-}
-
 // saveMemory writes the memory after a change, or if its file is gone, after the report to the kubelet,
 // because writing takes time, and reports whether the file has the memory. An error is not fatal: a restart
 // then has less information.
 func (v *VFs) saveMemory() bool {
+	_, missing := os.Lstat(v.known.File) // somebody may have emptied the run directory
 	content, err := json.Marshal(v.memory)
-	if err == nil && !(bytes.Equal(content, v.written) && v.isThere()) {
+	if err == nil && (missing != nil || !bytes.Equal(content, v.written)) {
 		if err = v.known.Disk.Replace(v.known.File, content, 0o600); err == nil {
 			v.written = content
 		}

@@ -137,7 +137,10 @@ type events func(ctx context.Context, changed func()) error
 // directory, they come from inotify, and a change is assumed after each interval.
 func MachineEvents(sysfsRoot string, c *pools.Config) events {
 	if filepath.Clean(sysfsRoot) != "/sys" {
-		return func(ctx context.Context, changed func()) error { return folderEvents(ctx, sysfsRoot, changed) }
+		bus := system.Watch{Paths: []string{filepath.Join(sysfsRoot, topology.PCIDevices)}, Interval: interval}
+		return func(ctx context.Context, changed func()) error {
+			return bus.Run(ctx, func() error { changed(); return nil })
+		}
 	}
 	return func(ctx context.Context, changed func()) error {
 		g, ctx := errgroup.WithContext(ctx)
@@ -208,13 +211,4 @@ func concernsDevice(message []byte) bool {
 		}
 	}
 	return false
-}
-
-// folderEvents reports functions that are added to or removed from a machine that is laid out as a directory.
-func folderEvents(ctx context.Context, root string, changed func()) error {
-	bus := system.Watch{Paths: []string{filepath.Join(root, topology.PCIDevices)}, Interval: interval}
-	return bus.Run(ctx, func() error {
-		changed()
-		return nil
-	})
 }

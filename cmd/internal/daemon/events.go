@@ -116,7 +116,8 @@ func (s *eventSender) Tell(v admission.Verdict) {
 	switch v.Outcome {
 	case admission.Degraded:
 		s.enqueueEvent(s.newEvent(pod, v.PodUID, reasonDegraded,
-			fmt.Sprintf("container %s: %s; why: %s", v.Container.Name, summarizePairs(v), explain)))
+			fmt.Sprintf("container %s: %d of %d pairs of a GPU and a VF are on one switch (%s); why: %s",
+				v.Container.Name, placement.Together(v.Pairs), len(v.Pairs), placement.Levels(v.Pairs), explain)))
 	case admission.RefusedAlignment:
 		const who = "; who holds the rest: "
 		refusal := cutMessage(fmt.Sprintf("container %s: %s", v.Container.Name, v.Refusal),
@@ -247,12 +248,6 @@ func (s *eventSender) enqueueEvent(event *corev1.Event) bool {
 		s.config.Count(eventDropped)
 		return false
 	}
-}
-
-// summarizePairs returns the distances of the pairs, for people.
-func summarizePairs(v admission.Verdict) string {
-	return fmt.Sprintf("%d of %d pairs of a GPU and a VF are on one switch (%s)",
-		placement.Together(v.Pairs), len(v.Pairs), placement.Levels(v.Pairs))
 }
 
 func (s *eventSender) newEvent(pod kubelet.Pod, uid, reason, message string) *corev1.Event {

@@ -250,8 +250,8 @@ func (f *Flags) registerNodeName(set *pflag.FlagSet) {
 		"name of the Node object (default $NODE_NAME)")
 }
 
-// registerWatch adds the flags for the health of devices, and for metrics and probes, and the monitor. The stock plugins have
-// none; the names of the addresses are those of controller-runtime.
+// registerWatch adds the flags for the health of devices, and for metrics and probes, and makes the monitor.
+// The stock plugins have none; the names of the addresses are those of controller-runtime.
 func (f *Flags) registerWatch(set *pflag.FlagSet) {
 	f.monitor = newMonitor(version.Text())
 	f.DeviceHealth = health.Default()

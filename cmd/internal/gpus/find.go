@@ -75,7 +75,9 @@ type node struct {
 // Register adds the flags of a device plugin: Tandem's to own, those of the vendors' plugins to stock.
 func (f *Flags) Register(own, stock *pflag.FlagSet) {
 	f.registerCommon(own, stock)
-	registerVendor(own, &f.Vendor)
+	plainflag.Choice(own, &f.Vendor, "vendor", vendorAuto,
+		"vendor of the GPUs to offer: "+listVendors()+", or auto for the vendor whose driver is in use",
+		append(gpu.Names(), vendorAuto)...)
 	f.configFile = "--config-file"
 }
 
@@ -83,9 +85,15 @@ func (f *Flags) Register(own, stock *pflag.FlagSet) {
 // for AddStock.
 func (f *Flags) RegisterDriver(set *pflag.FlagSet) (stock *pflag.FlagSet) {
 	stock = pflag.NewFlagSet("", pflag.ContinueOnError)
-	registerVendorOrNone(set, &f.Vendor)
+	plainflag.Choice(set, &f.Vendor, "vendor", vendorAuto,
+		"vendor of the GPUs to publish: "+listVendors()+", auto for the vendor whose driver is in use, or none if "+
+			"another DRA driver manages the GPUs", append(gpu.Names(), VendorNone, vendorAuto)...)
 	f.registerCommon(set, stock)
-	setPreset(set, "pulse", driverPulse)
+	pulse := set.Lookup("pulse")
+	pulse.DefValue = driverPulse
+	if err := pulse.Value.Set(driverPulse); err != nil {
+		panic(err) // it is a constant
+	}
 	f.configFile = "--gpu-config-file"
 	return stock
 }
@@ -111,15 +119,6 @@ func (f *Flags) registerCommon(own, stock *pflag.FlagSet) {
 	f.Recheck = recheck
 	own.Var((*pause)(&f.Recheck), "nvidia-recheck", "interval between checks of a broken NVIDIA GPU, and for "+
 		"an absent driver of any vendor; healthy GPUs are not checked")
-}
-
-// setPreset gives a flag another preset.
-func setPreset(set *pflag.FlagSet, name, value string) {
-	flag := set.Lookup(name)
-	if err := flag.Value.Set(value); err != nil {
-		panic(err) // it is a constant
-	}
-	flag.DefValue = value
 }
 
 // Offer finds the node's GPUs, waits for an absent driver, and serves the GPUs until ctx is done.
@@ -187,20 +186,6 @@ const (
 	VendorNone = "none" // another driver has the GPUs; of the DRA driver alone
 	vendorAuto = "auto"
 )
-
-// registerVendor adds --vendor, the vendor of the offered GPUs.
-func registerVendor(set *pflag.FlagSet, vendor *string) {
-	plainflag.Choice(set, vendor, "vendor", vendorAuto,
-		"vendor of the GPUs to offer: "+listVendors()+", or auto for the vendor whose driver is in use",
-		append(gpu.Names(), vendorAuto)...)
-}
-
-// registerVendorOrNone adds --vendor for a daemon that also offers VFs and can run without GPUs.
-func registerVendorOrNone(set *pflag.FlagSet, vendor *string) {
-	plainflag.Choice(set, vendor, "vendor", vendorAuto,
-		"vendor of the GPUs to publish: "+listVendors()+", auto for the vendor whose driver is in use, or none if "+
-			"another DRA driver manages the GPUs", append(gpu.Names(), VendorNone, vendorAuto)...)
-}
 
 // errNoDriver means that no vendor's driver has a device.
 var errNoDriver = gpu.NoDriver("find GPUs: neither " + strings.ReplaceAll(gpu.Drivers(), " or ", " nor ") +

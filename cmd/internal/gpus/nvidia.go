@@ -73,7 +73,8 @@ func (f *NVIDIA) offerGPUs(ctx context.Context, n node, serve serve) error {
 	})
 }
 
-// offerOnce offers the GPUs with a configuration.
+// offerOnce offers the GPUs with a configuration. Without a driver it waits for one, unless the configuration
+// makes an absent driver an error.
 func (f *NVIDIA) offerOnce(ctx context.Context, n node, config nvidia.Config, serve serve) error {
 	n.log.Info("loaded configuration of NVIDIA GPUs", "config", config)
 	if config.KubeletSocket == "" {
@@ -85,7 +86,12 @@ func (f *NVIDIA) offerOnce(ctx context.Context, n node, config nvidia.Config, se
 	if dir, said := config.KubeletDir(); said {
 		n.KubeletDir = dir
 	}
-	backend, err := f.awaitNVML(ctx, n, config)
+	open := func() (*nvidia.Backend, error) { return nvidia.Open(config, f.newMachine(n), n.log) }
+	look := func() (*nvidia.Backend, error) { return awaitDriver(ctx, n, gpu.NVIDIA, open) }
+	if config.FailOnInitError {
+		look = open
+	}
+	backend, err := look()
 	if err != nil {
 		return err
 	}
@@ -95,16 +101,6 @@ func (f *NVIDIA) offerOnce(ctx context.Context, n node, config nvidia.Config, se
 		return err
 	}
 	return serve(ctx, n.Flags, found, n.log)
-}
-
-// awaitNVML initializes NVML. Without a driver it waits for one, unless the configuration makes an absent
-// driver an error.
-func (f *NVIDIA) awaitNVML(ctx context.Context, n node, config nvidia.Config) (*nvidia.Backend, error) {
-	look := func() (*nvidia.Backend, error) { return nvidia.Open(config, f.newMachine(n), n.log) }
-	if config.FailOnInitError {
-		return look()
-	}
-	return awaitDriver(ctx, n, gpu.NVIDIA, look)
 }
 
 // findGPUs makes the configuration pass GPUs through CDI.

@@ -213,16 +213,6 @@ func (n nodes) isThere(node string) bool {
 	return slices.ContainsFunc(n.roots, func(root fs.FS) bool { return container.HasNode(root, node) })
 }
 
-// haveChanged reports whether a node has come or gone.
-func (n nodes) haveChanged() bool {
-	for node, was := range n.there {
-		if n.isThere(node) != was {
-			return true
-		}
-	}
-	return false
-}
-
 // findLacking returns why a device with these nodes cannot be given to a container; "" if it can.
 func (n nodes) findLacking(uuid string, paths []string) string {
 	for _, node := range paths {

@@ -195,15 +195,13 @@ func (b *Backend) areIntact() bool {
 	b.mu.Lock()
 	files, behind, nodes := maps.Clone(b.files), b.behind, b.nodes
 	b.mu.Unlock()
-	if behind || nodes.haveChanged() {
-		return false
+	for node, was := range nodes.there {
+		behind = behind || nodes.isThere(node) != was
 	}
 	for file, written := range files {
-		if !written.isIntact(file) {
-			return false
-		}
+		behind = behind || !written.isIntact(file)
 	}
-	return true
+	return !behind
 }
 
 // mark marks a GPU or a MIG device as broken.

@@ -147,10 +147,7 @@ func (m *machine) findCandidates(c *Config) {
 func (f Finder) fullNames(c *Config) ([]string, error) {
 	var names []string
 	for _, r := range c.Resources {
-		prefix := f.Prefix
-		if r.Prefix != "" {
-			prefix = r.Prefix
-		}
+		prefix := cmp.Or(r.Prefix, f.Prefix)
 		name := prefix + "/" + r.Name
 		if !resourcePrefix.MatchString(prefix) {
 			return nil, fmt.Errorf("resource %q: resourcePrefix %q is not a lower-case domain name such as intel.com",

@@ -79,14 +79,6 @@ func (m *machine) isIll(id string) bool {
 	return known && !healthy
 }
 
-// vdpaType returns the vdpaType of a function's vDPA device, "" for none.
-func (m *machine) vdpaType(a topology.Address) string {
-	if m.vdpa == nil {
-		m.vdpa = VDPADevices(m.Sys)
-	}
-	return m.vdpa[a.String()].Kind
-}
-
 // Hidden are the properties that a container's namespaces hide: always netdevs, in exclusive mode RDMA
 // devices too. Without them selectors would no longer select a device in a container.
 type Hidden struct {
@@ -137,12 +129,6 @@ func (f *function) pfName() string {
 		return f.machine.pfName(parent)
 	}
 	return ""
-}
-
-// pfNetdev names a file of a netdev of the parent.
-func (f *function) pfNetdev(name, file string) string {
-	parent, _ := f.parentFunction()
-	return NetdevFile(f.machine.Sys, parent, "", name, file)
 }
 
 // number returns the index of a VF within its PF, or the sfnum of a sub-function, else -1.
@@ -206,15 +192,14 @@ func (f *function) firstNetdev() string {
 	return own[0]
 }
 
-// earlierProperties returns the properties of a device from before a container hid them: its netdev is
-// missing although its driver is the same.
-func (f *function) earlierProperties() (Hidden, bool) {
-	h, ok := f.machine.Known[f.id()]
-	ok = ok && h.Driver == f.Driver && len(f.ownNetdevs()) == 0
-	if !ok {
-		return Hidden{}, false
+// earlierProperties returns the properties of a device from before a container hid them, the zero Hidden for
+// none: its netdev is missing although its driver is the same.
+func (f *function) earlierProperties() Hidden {
+	before := f.machine.Known[f.id()]
+	if before.Driver != f.Driver || len(f.ownNetdevs()) > 0 {
+		return Hidden{}
 	}
-	return h, true
+	return before
 }
 
 // visibleProperties returns the properties that containers would hide, nil for a device without a netdev on
@@ -235,13 +220,12 @@ func (f *function) linkType() string {
 	if own := f.ownNetdevs(); len(own) > 0 {
 		return linkTypes[ReadText(f.machine.Sys, NetdevFile(f.machine.Sys, f.Address, f.aux, own[0], "type"))]
 	}
-	if before, ok := f.earlierProperties(); ok && before.LinkType != "" {
-		return before.LinkType
+	parent, _ := f.parentFunction()
+	name, before := f.pfName(), f.earlierProperties().LinkType
+	if name == "" || before != "" {
+		return before
 	}
-	if name := f.pfName(); name != "" {
-		return linkTypes[ReadText(f.machine.Sys, f.pfNetdev(name, "type"))]
-	}
-	return ""
+	return linkTypes[ReadText(f.machine.Sys, NetdevFile(f.machine.Sys, parent, "", name, "type"))]
 }
 
 // pKey returns the default partition key of an InfiniBand function.
@@ -249,8 +233,7 @@ func (f *function) pKey() string {
 	if f.linkType() != "infiniband" {
 		return ""
 	}
-	before, _ := f.earlierProperties()
-	return cmp.Or(f.machine.SRIOV.DefaultPKey(f.Address), before.PKey)
+	return cmp.Or(f.machine.SRIOV.DefaultPKey(f.Address), f.earlierProperties().PKey)
 }
 
 // ownRDMA returns the names of the device's own RDMA devices, sorted.
@@ -280,7 +263,6 @@ var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 // a container holds it; its auxiliary device is visible, and equivalent to the devlink parameter enable_rdma.
 // For drivers without auxiliary devices the earlier properties count.
 func (f *function) isRDMA() bool {
-	before, _ := f.earlierProperties()
-	return len(f.ownRDMA()) > 0 || before.RDMA || f.unpassableRDMA() != "" ||
+	return len(f.ownRDMA()) > 0 || f.earlierProperties().RDMA || f.unpassableRDMA() != "" ||
 		slices.ContainsFunc(topology.Names(f.machine.Sys, f.file()), auxiliaryRDMA.MatchString)
 }

@@ -122,7 +122,12 @@ func ddpProfileOf(f *function) string {
 	return f.machine.DDP(f.Address, f.Function())
 }
 
-func vdpaTypeOf(f *function) string { return f.machine.vdpaType(f.Address) }
+func vdpaTypeOf(f *function) string {
+	if f.machine.vdpa == nil {
+		f.machine.vdpa = VDPADevices(f.machine.Sys)
+	}
+	return f.machine.vdpa[f.Address.String()].Kind
+}
 
 func rdmaText(f *function) string {
 	if f.isRDMA() {

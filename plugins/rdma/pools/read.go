@@ -4,6 +4,7 @@ package pools
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,9 +101,7 @@ func (c *Config) addResource(position int, raw json.RawMessage) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, explainError(err, raw))
 	}
-	if r.DeviceType == "" {
-		r.DeviceType = NetDevice
-	}
+	r.DeviceType = cmp.Or(r.DeviceType, NetDevice)
 	if !slices.Contains([]DeviceType{NetDevice, Accelerator, AuxNetDevice}, r.DeviceType) {
 		return fmt.Errorf("%s: deviceType %q is unknown; want %s, %s or %s",
 			name, r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
@@ -293,10 +292,8 @@ func (c *Config) readShared(position int, raw json.RawMessage) (ResourceConfig, 
 		return ResourceConfig{}, fmt.Errorf("%s: %w", name, explainError(err, raw))
 	}
 	r := ResourceConfig{
-		Name: s.Name, Prefix: s.Prefix, DeviceType: SharedHCA, ExcludeTopology: s.NoTopology, Replicas: s.Max,
-	}
-	if r.Prefix == "" {
-		r.Prefix = sharedPrefix
+		Name: s.Name, Prefix: cmp.Or(s.Prefix, sharedPrefix), DeviceType: SharedHCA,
+		ExcludeTopology: s.NoTopology, Replicas: s.Max,
 	}
 	c.warnUnknown(name+": ", raw, s, intoSharedSelectors)
 	if err := c.checkNew(name, r); err != nil {

@@ -44,8 +44,10 @@ func (noDevlink) DevLinkGetDevicePortList(string, string) ([]*netlink.DevlinkPor
 }
 
 func (l live) Uplink(a topology.Address) string {
-	name, err := sriovnet.GetUplinkRepresentor(a.String())
-	return orFiles(name, err, func() string { return l.SRIOVFiles.Uplink(a) })
+	if name, err := sriovnet.GetUplinkRepresentor(a.String()); err == nil {
+		return name
+	}
+	return l.SRIOVFiles.Uplink(a)
 }
 
 func (l live) Netdevs(a topology.Address, aux string) []string {
@@ -53,21 +55,17 @@ func (l live) Netdevs(a topology.Address, aux string) []string {
 	if aux != "" {
 		list, name = sriovnet.GetNetDevicesFromAux, aux
 	}
-	names, err := list(name)
-	return orFiles(topology.PassableNames(names), err, func() []string { return l.SRIOVFiles.Netdevs(a, aux) })
+	if names, err := list(name); err == nil {
+		return topology.PassableNames(names)
+	}
+	return l.SRIOVFiles.Netdevs(a, aux)
 }
 
 func (live) VFIO(a topology.Address) bool { return sriovnet.IsVfPciVfioBound(a.String()) }
 
 func (l live) DefaultPKey(a topology.Address) string {
-	key, err := sriovnet.GetDefaultPKeyFromPci(a.String())
-	return orFiles(key, err, func() string { return l.SRIOVFiles.DefaultPKey(a) })
-}
-
-// orFiles returns sriovnet's answer, or that of the files if sriovnet has none.
-func orFiles[T any](answer T, err error, files func() T) T {
-	if err != nil {
-		return files()
+	if key, err := sriovnet.GetDefaultPKeyFromPci(a.String()); err == nil {
+		return key
 	}
-	return answer
+	return l.SRIOVFiles.DefaultPKey(a)
 }

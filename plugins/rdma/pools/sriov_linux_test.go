@@ -49,7 +49,7 @@ func ask(t *testing.T, sys fs.FS, s SRIOV) map[string]facts {
 			Uplink: s.Uplink(d.Address), VFIO: s.VFIO(d.Address), PKey: s.DefaultPKey(d.Address),
 			Representors: s.Representors(d.Address), Netdevs: map[string][]string{},
 		}
-		if pf, ok := (SRIOVFiles{sys}).findPF(d.Address); ok {
+		if pf := d.PF; d.IsVF() {
 			f.PF = pf.String()
 		}
 		auxiliary := slices.DeleteFunc(topology.Names(sys, FunctionFile(d.Address, "")), func(name string) bool {

@@ -152,12 +152,6 @@ func SRIOVAt(root string, sys fs.FS) SRIOV {
 // SRIOVFiles reads the facts from any sysfs root.
 type SRIOVFiles struct{ Sys fs.FS }
 
-// findPF returns the PF of a VF, or false for other functions.
-func (f SRIOVFiles) findPF(vf topology.Address) (topology.Address, bool) {
-	pf, err := topology.ParseAddress(ReadLink(f.Sys, FunctionFile(vf, "", "physfn")))
-	return pf, err == nil
-}
-
 // vfIndexes returns the indexes of a PF's VFs by address. VFs without a link are missing.
 func vfIndexes(sys fs.FS, pf topology.Address) map[string]int {
 	indexes := map[string]int{}
@@ -178,20 +172,13 @@ var (
 
 // Uplink implements SRIOV.
 func (f SRIOVFiles) Uplink(a topology.Address) string {
-	if pf, ok := f.findPF(a); ok {
+	if pf, err := topology.ParseAddress(ReadLink(f.Sys, FunctionFile(a, "", "physfn"))); err == nil {
 		a = pf
 	}
-	return f.findPort(a, func(netdev, port string) bool {
-		return ReadText(f.Sys, netdev+"/phys_switch_id") != "" && physicalPort.MatchString(port)
-	})
-}
-
-// findPort returns the first netdev of a PF for which is returns true, given the netdev's folder and
-// phys_port_name.
-func (f SRIOVFiles) findPort(pf topology.Address, is func(netdev, port string) bool) string {
-	for _, name := range f.Netdevs(pf, "") {
-		netdev := NetdevFile(f.Sys, pf, "", name)
-		if is(netdev, ReadText(f.Sys, netdev+"/phys_port_name")) {
+	for _, name := range f.Netdevs(a, "") {
+		netdev := NetdevFile(f.Sys, a, "", name)
+		port := ReadText(f.Sys, netdev+"/phys_port_name")
+		if physicalPort.MatchString(port) && ReadText(f.Sys, netdev+"/phys_switch_id") != "" {
 			return name
 		}
 	}
