@@ -86,13 +86,6 @@ func (r rejection) failedKeys() (keys []string) {
 	return keys
 }
 
-// tally counts the devices that were rejected for one reason.
-type tally struct {
-	Reason
-	nearest Miss
-	meant   bool // of the resource's usual kind
-}
-
 func (b *matcher) judgeAll(all []*function) Choice {
 	choice := Choice{Resource: b.name}
 	var rejected, describedPFs []rejection
@@ -114,89 +107,71 @@ func (b *matcher) judgeAll(all []*function) Choice {
 		rejected = append(rejected, describedPFs...)
 	}
 	choice.Rejected = len(rejected)
-	choice.addTallies(b.tallyReasons(rejected))
-	if nearest, some := b.findNearest(rejected); some && len(choice.Nearest) == 0 {
-		choice.Nearest = []Miss{nearest}
+	alone := choice.countReasons(rejected)
+	// A single reason is most probably the mistake, the more devices have it.
+	single := slices.DeleteFunc(slices.Clone(choice.Reasons), func(r Reason) bool { return r.Alone == 0 })
+	slices.SortStableFunc(single, func(x, y Reason) int {
+		return cmp.Or(cmp.Compare(rankReason(x.Key), rankReason(y.Key)), cmp.Compare(y.Alone, x.Alone))
+	})
+	for _, reason := range single {
+		choice.Nearest = append(choice.Nearest, b.describeMisses(alone[reason.Key]))
+	}
+	if len(single) == 0 && len(rejected) > 0 {
+		choice.Nearest = []Miss{b.describeMisses(b.findNearest(rejected))}
 	}
 	return choice
 }
 
-// tallyReasons counts rejected devices by reason.
-func (b *matcher) tallyReasons(rejected []rejection) map[string]*tally {
-	tallies := map[string]*tally{}
-	for _, r := range rejected {
-		for _, failed := range r.failures {
-			if tallies[failed.key] == nil {
-				tallies[failed.key] = &tally{Reason: Reason{Key: failed.key}}
+// countReasons counts the reasons of rejected devices, and returns the devices with a single reason, by
+// reason.
+func (c *Choice) countReasons(rejected []rejection) (alone map[string][]rejection) {
+	alone = map[string][]rejection{}
+	for _, key := range reasons {
+		reason := Reason{Key: key}
+		for _, r := range rejected {
+			keys := r.failedKeys()
+			if slices.Contains(keys, key) {
+				reason.Count++
 			}
-			tallies[failed.key].countDevice(r.function.id(), failed.why, len(r.failures) == 1, b.isUsual(r.function))
+			if slices.Equal(keys, []string{key}) {
+				alone[key] = append(alone[key], r)
+				reason.Alone++
+			}
+		}
+		if reason.Count > 0 {
+			c.Reasons = append(c.Reasons, reason)
 		}
 	}
-	return tallies
+	return alone
 }
 
-// findNearest returns the device with the fewest reasons, preferably of the resource's usual kind; false
-// without rejected devices.
-func (b *matcher) findNearest(rejected []rejection) (Miss, bool) {
-	if len(rejected) == 0 {
-		return Miss{}, false
-	}
-	unusual := func(r rejection) int {
-		if b.isUsual(r.function) {
-			return 0
-		}
-		return 1
-	}
+// findNearest returns the devices with the fewest reasons, all with the same, preferably those of a device of
+// the resource's usual kind.
+func (b *matcher) findNearest(rejected []rejection) (nearest []rejection) {
 	best := slices.MinFunc(rejected, func(x, y rejection) int {
-		return cmp.Or(cmp.Compare(len(x.failures), len(y.failures)), cmp.Compare(unusual(x), unusual(y)))
+		return cmp.Compare(len(x.failures), len(y.failures))
 	})
-	var why []string
-	for _, failed := range best.failures {
-		why = append(why, failed.why)
+	usual := func(r rejection) bool { return len(r.failures) == len(best.failures) && b.isUsual(r.function) }
+	if i := slices.IndexFunc(rejected, usual); i >= 0 {
+		best = rejected[i]
 	}
-	miss := Miss{Device: best.function.id(), Why: strings.Join(why, "; "), More: -1}
 	for _, r := range rejected {
 		if slices.Equal(r.failedKeys(), best.failedKeys()) {
-			miss.More++
+			nearest = append(nearest, r)
 		}
 	}
-	return miss, true
+	return nearest
 }
 
-// countDevice records a rejected device. The nearest miss is the first device, preferably of the resource's
-// usual kind.
-func (t *tally) countDevice(id, why string, alone, meant bool) {
-	t.Count++
-	if !alone {
-		return
+// describeMisses describes devices with the same reasons by the first one, preferably of the resource's usual
+// kind.
+func (b *matcher) describeMisses(same []rejection) Miss {
+	first := max(0, slices.IndexFunc(same, func(r rejection) bool { return b.isUsual(r.function) }))
+	var why []string
+	for _, failed := range same[first].failures {
+		why = append(why, failed.why)
 	}
-	t.Alone++
-	if t.Alone == 1 || meant && !t.meant {
-		t.nearest, t.meant = Miss{Device: id, Why: why}, meant
-	}
-}
-
-// addTallies sorts the counts. The nearest misses belong to the reason that is most often the single one, as
-// it is most probably the mistake. Devices named by the selector come first, others last.
-func (c *Choice) addTallies(tallies map[string]*tally) {
-	var alone []*tally
-	for _, key := range reasons {
-		t := tallies[key]
-		if t == nil {
-			continue
-		}
-		c.Reasons = append(c.Reasons, t.Reason)
-		if t.Alone > 0 {
-			alone = append(alone, t)
-		}
-	}
-	slices.SortStableFunc(alone, func(a, b *tally) int {
-		return cmp.Or(cmp.Compare(rankReason(a.Key), rankReason(b.Key)), cmp.Compare(b.Alone, a.Alone))
-	})
-	for _, t := range alone {
-		t.nearest.More = t.Alone - 1
-		c.Nearest = append(c.Nearest, t.nearest)
-	}
+	return Miss{Device: same[first].function.id(), Why: strings.Join(why, "; "), More: len(same) - 1}
 }
 
 // rankReason rates a single reason by how telling it is; 0 is the most telling.
