@@ -51,12 +51,7 @@ func (m *monitor) checkReady(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var missing []error
-	switch {
-	case m.waits != nil:
-		missing = append(missing, fmt.Errorf("nothing is offered: %w", m.waits))
-	case !m.begun:
-		missing = append(missing, errors.New("starting: what there is to offer is not known yet"))
-	case m.lacks != nil:
+	if m.lacks != nil {
 		missing = append(missing, m.lacks)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.offered)) {

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -35,9 +36,7 @@ type monitor struct {
 	mu      sync.Mutex
 	node    node              // nil while the daemon takes no part
 	offered map[string]*offer // by resource name
-	begun   bool              // the daemon has looked for its devices
-	waits   error             // reason for which the daemon waits for its devices; nil for none
-	lacks   error             // reason for which a part of the devices is not offered; nil for none
+	lacks   error             // reason for which not all devices are offered; nil for none
 	remark  func() string     // further line of details, "" for none; nil without
 }
 
@@ -65,7 +64,10 @@ type enforcer interface {
 // newMonitor returns a monitor for a daemon of a version.
 func newMonitor(version string) *monitor {
 	registry := prometheus.NewRegistry()
-	m := &monitor{registry: registry, counts: newCounts(registry), offered: map[string]*offer{}}
+	m := &monitor{
+		registry: registry, counts: newCounts(registry), offered: map[string]*offer{},
+		lacks: errors.New("starting: what there is to offer is not known yet"),
+	}
 	m.counts.build.WithLabelValues(version).Set(1)
 	m.registry.MustRegister(state{m}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -96,18 +98,14 @@ func (m *monitor) changeOffer(name string, change func(*offer)) {
 
 // Wait sets the reason for which the daemon waits before it can look for devices. The daemon is not ready
 // until Begin.
-func (m *monitor) Wait(reason error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.begun, m.waits, m.lacks = false, reason, nil
-}
+func (m *monitor) Wait(reason error) { m.Lack(fmt.Errorf("nothing is offered: %w", reason)) }
 
-// Lack sets the reason for which the daemon offers only a part of its devices. The daemon is not ready until
-// Begin.
+// Lack sets the reason for which the daemon offers only a part of its devices; nil for none. The daemon is
+// not ready until Begin.
 func (m *monitor) Lack(reason error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.begun, m.waits, m.lacks = true, nil, reason
+	m.lacks = reason
 }
 
 // Remark sets the source of a line for /readyz?verbose that does not affect readiness, "" for none.
@@ -123,9 +121,7 @@ func (m *monitor) Begin(resources ...string) {
 	for _, name := range resources {
 		m.changeOffer(name, func(o *offer) { o.due = true })
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.begun, m.waits, m.lacks = true, nil, nil
+	m.Lack(nil)
 }
 
 // Resource watches a resource offered to the kubelet, until done is called. Alive returns an error for a hung
