@@ -17,12 +17,10 @@ const wholeGPUs = vendor + "gpu"
 
 // discovery converts NVML's data to devices.
 type discovery struct {
-	config  *Config
-	machine Machine
-	nodes   nodes
-	broken  map[string]mark
-	kind    any               // with --mig-strategy=single, the last common kind of all GPUs
-	caps    map[string]string // MIG capability to device node, read on first use
+	*Backend
+	nodes  nodes
+	broken map[string]mark
+	caps   map[string]string // MIG capability to device node, read on first use
 
 	resources map[string][]gpu.Device
 	notes     []string

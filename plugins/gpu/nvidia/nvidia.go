@@ -120,10 +120,7 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 		b.kind = cmp.Or(kind, b.kind)
 	}
 	broken := b.health.forgiveRecovered(cards, b.config.XidRecovery, b.machine.Recheck)
-	d := discovery{
-		config: &b.config, machine: b.machine, broken: broken, kind: b.kind,
-		nodes: newNodes(&b.config, b.machine.DevRoot),
-	}
+	d := discovery{Backend: b, broken: broken, nodes: newNodes(&b.config, b.machine.DevRoot)}
 	inventory := d.makeInventory(cards)
 	if err := b.describeDevices(cards, d.nodes); err != nil {
 		if !b.read {

@@ -48,10 +48,12 @@ func Default() *Config {
 	return c
 }
 
-// topLevel has the keys of a configuration.
+// topLevel has the keys of a configuration, those of the RDMA shared device plugin
+// (Mellanox/k8s-rdma-shared-dev-plugin, UserConfigList in pkg/types/types.go) among them.
 type topLevel struct {
 	ResourceList []json.RawMessage `json:"resourceList"`
-	sharedList
+	ConfigList   []json.RawMessage `json:"configList"`
+	Interval     *int              `json:"periodicUpdateInterval"` // seconds; 0 for never
 }
 
 func parseConfig(file string, content []byte) (*Config, error) {
@@ -69,7 +71,7 @@ func parseConfig(file string, content []byte) (*Config, error) {
 			return nil, err
 		}
 	}
-	if err := c.addShared(top.sharedList); err != nil {
+	if err := c.addShared(top); err != nil {
 		return nil, err
 	}
 	if len(top.ResourceList)+len(top.ConfigList) == 0 {
@@ -213,13 +215,6 @@ const (
 	sharedInterval = 60 // seconds
 )
 
-// sharedList are the keys at the top of a configuration of the RDMA shared device plugin
-// (Mellanox/k8s-rdma-shared-dev-plugin, UserConfigList in pkg/types/types.go).
-type sharedList struct {
-	ConfigList []json.RawMessage `json:"configList"`
-	Interval   *int              `json:"periodicUpdateInterval"` // seconds; 0 for never
-}
-
 // sharedResource is an element of configList (UserConfig, same place), with Tandem's additional keys.
 type sharedResource struct {
 	Name       string          `json:"resourceName"`
@@ -251,11 +246,11 @@ var (
 )
 
 // addShared adds the resources of configList. Mistakes in them make the stock plugin exit with a failure.
-func (c *Config) addShared(list sharedList) error {
-	if list.ConfigList == nil {
+func (c *Config) addShared(list topLevel) error {
+	switch {
+	case list.ConfigList == nil:
 		return nil
-	}
-	if len(list.ConfigList) == 0 {
+	case len(list.ConfigList) == 0:
 		return errors.New("configList is empty")
 	}
 	seconds := sharedInterval
