@@ -3,7 +3,7 @@
 package nvidia
 
 import (
-	"crypto/sha256"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -133,25 +133,16 @@ func (b *Backend) deviceNodes(devices []gpu.Device) (nodes []container.Node) {
 	return nodes
 }
 
-// sum is the hash of a text.
-type sum [sha256.Size]byte
-
-// written has the hashes of a specification that was written to a file.
+// written is a specification that was written to a file.
 type written struct {
-	asked sum // of the specification
-	has   sum // of the written file
+	asked []byte // the specification before its file was saved with additions
+	has   []byte // the content of the file
 }
 
 // isIntact reports whether the file is unchanged.
 func (w written) isIntact(file string) bool {
-	now, ok := sumOf(file)
-	return ok && now == w.has
-}
-
-// sumOf returns the sum of a file; false if the file is unreadable.
-func sumOf(file string) (sum, bool) {
-	content, err := os.ReadFile(file)
-	return sha256.Sum256(content), err == nil
+	now, err := os.ReadFile(file)
+	return err == nil && bytes.Equal(now, w.has)
 }
 
 const (

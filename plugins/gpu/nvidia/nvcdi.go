@@ -5,10 +5,11 @@
 package nvidia
 
 import (
-	"crypto/sha256"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"path"
 	"strings"
 
@@ -110,8 +111,11 @@ func (s specs) saveSpec(content spec.Interface) (bool, error) {
 		return false, fmt.Errorf("write CDI specification: %w", err)
 	}
 	file := path.Join(s.machine.CDIRoot, name+".json")
-	now := written{asked: askedFor(content.Raw())}
-	if before := s.files[file]; before.asked == now.asked && before.isIntact(file) {
+	asked, err := json.Marshal(content.Raw())
+	if err != nil {
+		return false, fmt.Errorf("write CDI specification: %w", err)
+	}
+	if before := s.files[file]; bytes.Equal(before.asked, asked) && before.isIntact(file) {
 		s.written[file] = before
 		return true, nil
 	}
@@ -124,15 +128,12 @@ func (s specs) saveSpec(content spec.Interface) (bool, error) {
 		}
 		return false, fmt.Errorf("write CDI specification %s: %w", file, err)
 	}
-	now.has, _ = sumOf(file)
-	s.written[file] = now
+	has, err := os.ReadFile(file)
+	if err != nil {
+		return false, fmt.Errorf("write CDI specification %s: %w", file, err)
+	}
+	s.written[file] = written{asked, has}
 	return true, nil
-}
-
-// askedFor returns the hash of a specification before its file is saved with additions.
-func askedFor(content *format.Spec) sum {
-	text, _ := json.Marshal(content) // a specification without JSON cannot be saved either
-	return sha256.Sum256(text)
 }
 
 // onHost converts paths of this process to paths of the host.

@@ -27,7 +27,7 @@
 //   - IMEX channels: device nodes of the configured channels; these channels; the daemon's start; the start.
 //   - existence of device nodes: the folder of the driver or the host; nodes of GPUs and MIG devices; every
 //     check, and every 5 s; a GPU without its node is unhealthy.
-//   - CDI files: hashes of the written files; 5 files; every check, and every 5 s; the file is written again.
+//   - CDI files: the written contents; 5 files; every check, and every 5 s; the file is written again.
 package nvidia
 
 import (
