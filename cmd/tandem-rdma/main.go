@@ -8,7 +8,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -94,7 +93,9 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 		host.CDI = &specs
 		kept, _ = found.All()
 	}
-	if err := cleanUp(&specs, config, kept); err != nil {
+	// The specs of current pools, like the files for Multus, stay when the daemon ends: another instance may have
+	// started already, and containers of running pods restart with these specs while no daemon runs.
+	if err := specs.CleanUp(config, kept...); err != nil {
 		return err
 	}
 	var resources []deviceplugin.Resource
@@ -103,20 +104,6 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	}
 	flags.Begin(found.Found()...)
 	return flags.Serve(ctx, log, node, resources, found.Run)
-}
-
-// cleanUp removes the CDI specs of the stock plugins that this daemon replaces, and its own specs of removed
-// pools. The specs of current pools, like the files for Multus, stay when the daemon ends: another instance
-// may have started already, and containers of running pods restart with these specs while no daemon runs.
-func cleanUp(specs *rdma.CDI, config *pools.Config, kept []pools.Pool) (err error) {
-	some, all := config.Shares()
-	if !all {
-		err = specs.CleanUp(kept...)
-	}
-	if some {
-		err = errors.Join(err, specs.CleanUpShared(kept...))
-	}
-	return err
 }
 
 // options are the daemon's own flags.

@@ -69,22 +69,24 @@ var cdiClasses = map[pools.DeviceType]string{
 	pools.SharedHCA: "net-rdma",
 }
 
-// CleanUp removes the specs of this plugin and of the stock plugin, except those of shared HCAs and of
-// existing pools: another instance may use them, and restarting containers need them.
-func (c *CDI) CleanUp(kept ...pools.Pool) error {
-	return c.removeSpecs(cdiPrefix+"*", kept, func(string) bool { return true })
-}
-
-// CleanUpShared removes the specs of this plugin and of the RDMA shared device plugin for shared HCAs, except
-// those of existing pools. That plugin removes all files of its vendor, which is also the vendor of NVIDIA's
-// GPUs (CleanupSpecs in pkg/cdi/cdi.go).
-func (c *CDI) CleanUpShared(kept ...pools.Pool) error {
-	return c.removeSpecs(sharedVendor+"_*", kept, func(file string) bool {
+// CleanUp removes the specs of the stock plugins that a configuration replaces, and this plugin's own, except
+// those of existing pools: another instance may use them, and restarting containers need them. The RDMA
+// shared device plugin removes all files of its vendor, which is also the vendor of NVIDIA's GPUs
+// (CleanupSpecs in pkg/cdi/cdi.go there).
+func (c *CDI) CleanUp(config *pools.Config, kept ...pools.Pool) (err error) {
+	some, all := config.Shares()
+	if !all {
+		err = c.removeSpecs(cdiPrefix+"*", kept, func(string) bool { return true })
+	}
+	if !some {
+		return err
+	}
+	return errors.Join(err, c.removeSpecs(sharedVendor+"_*", kept, func(file string) bool {
 		var spec specs.Spec
 		content, err := os.ReadFile(file)
 		return err == nil && yaml.Unmarshal(content, &spec) == nil &&
 			spec.Kind == sharedVendor+"/"+cdiClasses[pools.SharedHCA]
-	})
+	}))
 }
 
 // removeSpecs removes the specs that match a pattern and for which ours returns true, except those of kept

@@ -214,7 +214,7 @@ func TestCDISpecIsKept(t *testing.T) {
 		for what, harm := range map[string]func() error{
 			"removed":  func() error { return os.Remove(file) },
 			"other":    func() error { return os.WriteFile(file, []byte("---\n"), 0o600) },
-			"cleaned":  func() error { return p.host.CDI.CleanUp() },
+			"cleaned":  func() error { return p.host.CDI.CleanUp(p.vfs.config) },
 			"of a dir": func() error { return os.RemoveAll(folder) },
 		} {
 			if err := harm(); err != nil {
@@ -263,7 +263,7 @@ func TestCDISpecsOfOtherPools(t *testing.T) {
 		}
 	}
 	all, _ := p.vfs.All()
-	if err := p.host.CDI.CleanUp(all...); err != nil {
+	if err := p.host.CDI.CleanUp(p.vfs.config, all...); err != nil {
 		t.Fatal(err)
 	}
 	left, err := filepath.Glob(filepath.Join(folder, "*"))
@@ -279,7 +279,7 @@ func TestCDICleanUp(t *testing.T) {
 	if err := os.WriteFile(other, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.host.CDI.CleanUp(); err != nil {
+	if err := p.host.CDI.CleanUp(p.vfs.config); err != nil {
 		t.Fatal(err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != "other.yaml" {

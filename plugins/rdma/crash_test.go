@@ -125,7 +125,7 @@ func TestEveryStepOfContainerFiles(t *testing.T) {
 		}
 		next := newCDINode(t, fault.Disk)
 		next.host.DevinfoDir, next.host.CDI.Dirs, next.dir = n.host.DevinfoDir, n.host.CDI.Dirs, n.dir
-		if err := next.host.CDI.CleanUp(next.newestPool()); err != nil {
+		if err := next.host.CDI.CleanUp(next.vfs.config, next.newestPool()); err != nil {
 			t.Error(err)
 		}
 		next.restoreFiles(nil)

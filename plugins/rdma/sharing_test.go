@@ -170,7 +170,7 @@ func TestSharedCDI(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := first.host.CDI.CleanUpShared(); err != nil {
+	if err := first.host.CDI.CleanUp(first.vfs.config); err != nil {
 		t.Fatal(err)
 	}
 	left := topology.Names(os.DirFS(dir), ".")
