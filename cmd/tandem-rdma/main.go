@@ -93,8 +93,8 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 		host.CDI = &specs
 		kept, _ = found.All()
 	}
-	// The specs of current pools, like the files for Multus, stay when the daemon ends: another instance may have
-	// started already, and containers of running pods restart with these specs while no daemon runs.
+	// The specs of current pools, like the files for Multus, stay when the daemon ends: another instance may
+	// have started already, and containers of running pods restart with these specs while no daemon runs.
 	if err := specs.CleanUp(config, kept...); err != nil {
 		return err
 	}

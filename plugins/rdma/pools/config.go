@@ -139,7 +139,7 @@ func explainError(err error, content []byte) error {
 
 func inWords(t reflect.Type) string {
 	switch {
-	case t == reflect.TypeFor[Exclusion]():
+	case t == reflect.TypeFor[exclusion]():
 		return `true, false or "auto"`
 	case t == reflect.TypeFor[vfItem](), t.Kind() == reflect.String:
 		return "a string"
@@ -219,7 +219,7 @@ type ResourceConfig struct {
 	Name            string                       `json:"resourceName"`
 	Prefix          string                       `json:"resourcePrefix"` // "" for that of the daemon
 	DeviceType      DeviceType                   `json:"deviceType"`
-	ExcludeTopology Exclusion                    `json:"excludeTopology"` // do not publish the NUMA node
+	ExcludeTopology exclusion                    `json:"excludeTopology"` // do not publish the NUMA node
 	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // PCI address or "*" to key and value
 	// of AMD's network device plugin, which runs "nicctl clear rdma" on bare metal unless this is true; Tandem
 	// never runs nicctl
@@ -322,19 +322,19 @@ func (r *ResourceConfig) checkSelectors() error {
 	return nil
 }
 
-// Exclusion is a value of excludeTopology: whether the NUMA nodes of a pool are withheld from the kubelet.
+// exclusion is a value of excludeTopology: whether the NUMA nodes of a pool are withheld from the kubelet.
 // The stock plugin knows true and false.
-type Exclusion string
+type exclusion string
 
 // The values of excludeTopology.
 const (
-	Auto   Exclusion = ""      // "auto", or no key: if the hints would cost admissions
-	Never  Exclusion = "false" // false
-	Always Exclusion = "true"  // true
+	Auto   exclusion = ""      // "auto", or no key: if the hints would cost admissions
+	Never  exclusion = "false" // false
+	Always exclusion = "true"  // true
 )
 
 // UnmarshalJSON reads true, false or "auto"; null changes nothing, as for every key.
-func (e *Exclusion) UnmarshalJSON(text []byte) error {
+func (e *exclusion) UnmarshalJSON(text []byte) error {
 	switch string(text) {
 	case "null":
 	case "false":
@@ -344,7 +344,7 @@ func (e *Exclusion) UnmarshalJSON(text []byte) error {
 	case `"auto"`:
 		*e = Auto
 	default:
-		return &json.UnmarshalTypeError{Value: kindOf(text), Type: reflect.TypeFor[Exclusion]()}
+		return &json.UnmarshalTypeError{Value: kindOf(text), Type: reflect.TypeFor[exclusion]()}
 	}
 	return nil
 }

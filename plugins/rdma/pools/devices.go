@@ -299,15 +299,15 @@ type Routes struct {
 	Other []string
 }
 
-// Reservation is why a device is not offered; the zero Reservation is none.
-type Reservation struct {
+// reservation is why a device is not offered; the zero reservation is none.
+type reservation struct {
 	Reason string // a sentence about the device, "it is a PF that has VFs"
 	// a selector that names the address of the device gets it all the same
 	UnlessNamed bool
 }
 
 // Reservations are those for the node's own network, by the ID of a function or sub-function.
-type Reservations map[string]Reservation
+type Reservations map[string]reservation
 
 const carriesDefaultRoute = "the node itself needs its netdev"
 
@@ -326,7 +326,7 @@ func (f Finder) FindReservations() (Reservations, []string, error) {
 	}
 	for _, netdev := range routes.Main {
 		for _, id := range findOwners(f.Sys, netdevLink(netdev)) {
-			found[id] = Reservation{Reason: carriesDefaultRoute}
+			found[id] = reservation{Reason: carriesDefaultRoute}
 		}
 	}
 	for _, netdev := range routes.Main {
@@ -359,7 +359,7 @@ func (f Finder) reserveBelow(found Reservations, netdev, uplink string, seen map
 		for _, id := range findOwners(f.Sys, netdevLink(lower)) {
 			if _, reserved := found[id]; !reserved {
 				const why = "its netdev %q is below %q, which has the node's default route"
-				found[id] = Reservation{fmt.Sprintf(why, lower, uplink), true}
+				found[id] = reservation{fmt.Sprintf(why, lower, uplink), true}
 			}
 		}
 		f.reserveBelow(found, lower, uplink, seen)
@@ -367,18 +367,18 @@ func (f Finder) reserveBelow(found Reservations, netdev, uplink string, seen map
 }
 
 // findReservation returns why the device is not offered as a device of a type.
-func (f *function) findReservation(t DeviceType) Reservation {
+func (f *function) findReservation(t DeviceType) reservation {
 	switch {
 	case f.aux != "":
 		return f.needed
 	case t == Accelerator:
-		return Reservation{}
+		return reservation{}
 	case f.ManagesNVSwitches:
-		return Reservation{"it manages the node's NVSwitches (VPD: SMDL=SW_MNG)", true}
+		return reservation{"it manages the node's NVSwitches (VPD: SMDL=SW_MNG)", true}
 	case t == SharedHCA: // the node and its VFs may use the HCA too
-		return Reservation{}
+		return reservation{}
 	case f.withVFs:
-		return Reservation{Reason: "it is a PF that has VFs"}
+		return reservation{Reason: "it is a PF that has VFs"}
 	default:
 		return f.needed
 	}

@@ -13,7 +13,7 @@ import (
 // key the node decides, which is not the same as false.
 func TestExclusionIsRead(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[string]Exclusion{
+	for value, want := range map[string]exclusion{
 		`"excludeTopology": true`: Always, `"excludeTopology": false`: Never, `"excludeTopology": null`: Auto,
 		`"excludetopology": true`: Always, `"EXCLUDETOPOLOGY": "auto"`: Auto, `"excludeTopology": "auto"`: Auto,
 		`"excludeTopology": "auto", "excludeTopology": false`: Never,

@@ -93,7 +93,7 @@ type function struct {
 	*topology.Device
 	machine *machine
 	aux     string // of a sub-function: the name of its auxiliary device, "mlx5_core.sf.4"
-	needed  Reservation
+	needed  reservation
 	withVFs bool
 }
 

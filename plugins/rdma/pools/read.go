@@ -222,7 +222,7 @@ type sharedResource struct {
 	Max        int             `json:"rdmaHcaMax"`
 	Devices    []string        `json:"devices"` // the older word for the selector ifNames
 	Selectors  json.RawMessage `json:"selectors"`
-	NoTopology Exclusion       `json:"excludeTopology"` // as of a resource of resourceList
+	NoTopology exclusion       `json:"excludeTopology"` // as of a resource of resourceList
 	Tandem     json.RawMessage `json:"tandem"`
 	Health     `json:"-"`
 }

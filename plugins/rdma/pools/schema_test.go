@@ -87,7 +87,7 @@ func schemaOf(t *testing.T, object reflect.Type, own map[string]schema) schema {
 func schemaOfValue(t *testing.T, value reflect.Type) schema {
 	t.Helper()
 	switch {
-	case value == reflect.TypeFor[Exclusion]():
+	case value == reflect.TypeFor[exclusion]():
 		return schema{"enum": []any{true, false, "auto"}}
 	case value == reflect.TypeFor[any]():
 		return schema{}

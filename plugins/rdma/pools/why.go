@@ -20,7 +20,7 @@ type Choice struct {
 	Reasons  []Reason // in the order of the checks
 	// Nearest are the devices that failed a single condition, one per condition, the most telling first; without
 	// one, the first device that failed the fewest conditions.
-	Nearest []Miss
+	Nearest []miss
 	// Misspelt are unknown drivers that resemble a known one: "mlx5-core (did you mean mlx5_core?)".
 	Misspelt []string
 }
@@ -32,8 +32,8 @@ type Reason struct {
 	Alone int    // of those, without another reason
 }
 
-// Miss is a device that was rejected.
-type Miss struct {
+// miss is a device that was rejected.
+type miss struct {
 	Device string // ID, of a shared HCA its address
 	Why    string // all reasons, "pfNames: want ens1#0-3, it has ens1#4; drivers: want ice, it has iavf"
 	More   int    // further devices that were rejected for the same reasons
@@ -117,7 +117,7 @@ func (b *matcher) judgeAll(all []*function) Choice {
 		choice.Nearest = append(choice.Nearest, b.describeMisses(alone[reason.Key]))
 	}
 	if len(single) == 0 && len(rejected) > 0 {
-		choice.Nearest = []Miss{b.describeMisses(b.findNearest(rejected))}
+		choice.Nearest = []miss{b.describeMisses(b.findNearest(rejected))}
 	}
 	return choice
 }
@@ -165,13 +165,13 @@ func (b *matcher) findNearest(rejected []rejection) (nearest []rejection) {
 
 // describeMisses describes devices with the same reasons by the first one, preferably of the resource's usual
 // kind.
-func (b *matcher) describeMisses(same []rejection) Miss {
+func (b *matcher) describeMisses(same []rejection) miss {
 	first := max(0, slices.IndexFunc(same, func(r rejection) bool { return b.isUsual(r.function) }))
 	var why []string
 	for _, failed := range same[first].failures {
 		why = append(why, failed.why)
 	}
-	return Miss{Device: same[first].function.id(), Why: strings.Join(why, "; "), More: len(same) - 1}
+	return miss{Device: same[first].function.id(), Why: strings.Join(why, "; "), More: len(same) - 1}
 }
 
 // rankReason rates a single reason by how telling it is; 0 is the most telling.
@@ -200,7 +200,7 @@ func (c Choice) Summary() string {
 }
 
 // String returns the device and its reason, for people.
-func (m Miss) String() string {
+func (m miss) String() string {
 	more := ""
 	if m.More > 0 {
 		more = fmt.Sprintf(" (and %d more)", m.More)
