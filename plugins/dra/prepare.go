@@ -55,7 +55,7 @@ func (s *claimService) PrepareResourceClaims(
 	if err := s.awaitFeatures(ctx); err != nil {
 		return nil, err
 	}
-	state := s.newest.Get().stateFor(list)
+	state := s.newest.Get().State
 	result := s.preparer.Prepare(state, list, kubelet.Reading[[]*corev1.Pod]{})
 	if errors.Is(result.Err, kubelet.ErrNotRead) {
 		result = s.preparer.Prepare(state, list, kubelet.Read(s.readPods(ctx, list)))

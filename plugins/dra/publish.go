@@ -174,10 +174,7 @@ func multusIDs(devices []resourceapi.Device) map[string]string {
 type view struct {
 	observation
 
-	State claims.State
-	// others contains unpublished devices, by name: devices for other features of the cluster, devices that are
-	// omitted because the cluster lacks taints, and VFs of pairs as devices of their own.
-	others map[string]pool.Device
+	State  claims.State
 	failed map[string]bool // IDs of VFs that have become unhealthy since they were published
 }
 
@@ -213,16 +210,10 @@ func newView(machine pool.Machine, o observation, options pool.Options) *view {
 	machine = withHolders(machine, o.holders)
 	options.Counters, options.Taints = o.Gates.Counters, o.Gates.Taints
 	options.Bound, options.InUse = claims.Bound(o.claims())
-	v := &view{
-		observation: o, others: pool.SingleVFs(machine), failed: options.FailedLater,
+	return &view{
+		observation: o, failed: options.FailedLater,
 		State: claims.State{Machine: machine, Pool: pool.Build(machine, options), Unread: o.unread},
 	}
-	options.Taints = true
-	for _, counters := range []bool{!o.Gates.Counters, o.Gates.Counters} {
-		options.Counters = counters
-		maps.Copy(v.others, pool.Build(machine, options).Devices)
-	}
-	return v
 }
 
 // failedLater returns the VFs of a machine that have become unhealthy since they were published, by ID.
@@ -252,29 +243,4 @@ func (v *view) listNotes() []string {
 		notes = append(notes, fmt.Sprintf("nothing is published: %v", v.unread))
 	}
 	return notes
-}
-
-// stateFor returns the state for claims. It includes devices that the claims were allocated while the cluster
-// had other features, and VFs that have become part of pairs since: for example, a VF that is reserved for a
-// GPU stays published by itself while a claim holds it, and the next claim can be allocated it before the
-// publication that follows the end of the first one.
-func (v *view) stateFor(list []*resourceapi.ResourceClaim) claims.State {
-	state, cloned := v.State, false
-	for _, claim := range list {
-		if claim.Status.Allocation == nil {
-			continue
-		}
-		for _, result := range claim.Status.Allocation.Devices.Results {
-			_, published := state.Pool.Devices[result.Device]
-			other, known := v.others[result.Device]
-			if result.Driver != pool.Driver || published || !known {
-				continue
-			}
-			if !cloned {
-				state.Pool.Devices, cloned = maps.Clone(state.Pool.Devices), true
-			}
-			state.Pool.Devices[result.Device] = other
-		}
-	}
-	return state
 }

@@ -45,6 +45,9 @@ type State struct {
 	Unread  error // reason for unknown holders of devices; nil if known
 }
 
+// findDevice returns the device that a claim was allocated, also if it is not published any more.
+func (s State) findDevice(name string) (pool.Device, bool) { return s.Pool.Find(s.Machine, name) }
+
 // Claim is a prepared claim.
 type Claim struct {
 	UID       types.UID  `json:"uid"`
@@ -281,7 +284,7 @@ func canBeApart(state State, claims []*resourceapi.ResourceClaim) bool {
 	gpus, vfs, separate := false, false, false
 	for _, claim := range claims {
 		for _, result := range driverResults(claim) {
-			device := state.Pool.Devices[result.Device]
+			device, _ := state.findDevice(result.Device)
 			gpu := len(device.GPUs) > 0
 			vf := len(device.VFs) > 0 && (device.Type != pool.TypeGPUVF || !asksForGPU(claim, result.Request))
 			gpus, vfs = gpus || gpu, vfs || vf

@@ -52,8 +52,9 @@ func (d *decision) decideClaim(claim *resourceapi.ResourceClaim) (Claim, error) 
 	}
 	decided.Required = required
 	for _, result := range driverResults(claim) {
-		device, ok := d.state.Pool.Devices[result.Device]
-		if !ok {
+		device, ok := d.state.findDevice(result.Device)
+		isAlone := device.Type == pool.TypeGPUVF && asksForGPU(claim, result.Request)
+		if !ok || device.Type == pool.TypeGPUVF && !isAlone && len(device.VFs) == 0 {
 			return Claim{}, fmt.Errorf("%s was allocated device %s, and the node has no such device any more: "+
 				"delete the pod, so that another one is allocated", decided, result.Device)
 		}
@@ -63,7 +64,7 @@ func (d *decision) decideClaim(claim *resourceapi.ResourceClaim) (Claim, error) 
 			Admin: result.AdminAccess != nil && *result.AdminAccess,
 		}
 		p.Group = d.groups.nameGroup(claim.UID, p.requestName())
-		if device.Type == pool.TypeGPUVF && asksForGPU(claim, result.Request) {
+		if isAlone {
 			p.VFs = nil
 		}
 		decided.Devices = append(decided.Devices, p)

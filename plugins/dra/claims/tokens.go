@@ -3,6 +3,7 @@
 package claims
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -28,6 +29,9 @@ func (t *token) assignedVF() string { return t.VFs[0] }
 // token.
 func (n *nodeIndex) redeemTokens(devices []Prepared) {
 	all, reserved := n.findConsumers(devices), n.reservedVFs()
+	maps.DeleteFunc(reserved, func(_, vf string) bool { // published alone before
+		return slices.ContainsFunc(devices, func(p Prepared) bool { return slices.Contains(p.VFs, vf) })
+	})
 	for _, step := range []func(*consumer, *token){
 		n.serveGPUs,
 		func(c *consumer, t *token) { n.takeReserved(c, t, reserved) },
@@ -43,8 +47,8 @@ func (n *nodeIndex) redeemTokens(devices []Prepared) {
 	}
 	for _, c := range all {
 		for _, t := range c.tokens {
-			if named := n.state.Pool.Devices[t.Device].VFs[0]; t.assignedVF() != named {
-				t.Token = named
+			if named, _ := n.state.findDevice(t.Device); t.assignedVF() != named.VFs[0] {
+				t.Token = named.VFs[0]
 			}
 		}
 	}

@@ -46,14 +46,11 @@ const (
 )
 
 func newItem(t Type, name string, r rank, gpus []*GPU, vfs []*VF) item {
-	i := item{Device: Device{Name: string(t) + "-" + name, Type: t}, gpus: gpus, vfs: vfs, rank: r}
+	i := item{Device: Device{Name: string(t) + "-" + name, Type: t}, gpus: gpus, rank: r}
 	for _, gpu := range gpus {
 		i.GPUs = append(i.GPUs, gpu.ID)
 	}
-	for _, vf := range vfs {
-		i.VFs = append(i.VFs, vf.ID)
-	}
-	return i
+	return i.withVFs(vfs...)
 }
 
 func gpuAlone(gpu *GPU, r rank) item {
@@ -66,13 +63,18 @@ func vfAlone(vf *VF, r rank) item {
 
 // gpuWithVF returns a GPU and its VF as one device. Its name is not that of the GPU alone: a claim for a pair
 // that was allocated the device never gets a GPU without a VF.
-func gpuWithVF(gpu *GPU, vf *VF) item {
-	return newItem(TypeGPUVF, gpuName(gpu), rankPairedGPU, []*GPU{gpu}, []*VF{vf})
+func gpuWithVF(gpu *GPU, vf ...*VF) item {
+	return newItem(TypeGPUVF, gpuName(gpu), rankPairedGPU, []*GPU{gpu}, vf)
 }
 
 // reservedPair returns a GPU with its reserved VF. It is named after the GPU.
-func reservedPair(gpu *GPU, vf *VF) item {
-	return newItem(TypePair, gpuName(gpu), rankPair, []*GPU{gpu}, []*VF{vf})
+func reservedPair(gpu *GPU, vf ...*VF) item {
+	return newItem(TypePair, gpuName(gpu), rankPair, []*GPU{gpu}, vf)
+}
+
+// bundleOf returns the partitions of a card, without VFs.
+func bundleOf(card ...*GPU) item {
+	return newItem(TypeBundle, addressName(card[0].Card), rankBundle, card, nil)
 }
 
 // namedPair returns a GPU with one of several VFs. It is named after both.
@@ -213,25 +215,13 @@ func eachItem(units [][]item, do func(*item)) {
 // boundVFs contains the VFs that claims hold together with GPUs, by the GPU's ID.
 func (b *builder) boundVFs() map[string]*VF {
 	bound := map[string]*VF{}
-	for i := range b.machine.GPUs {
-		gpu := &b.machine.GPUs[i]
-		for name, id := range b.options.Bound {
-			if vf := b.vfs[id]; vf != nil && (name == gpuAlone(gpu, 0).Name || isPair(name, gpu, vf)) {
-				bound[gpu.ID] = vf
-			}
+	for _, name := range slices.Sorted(maps.Keys(b.options.Bound)) {
+		i, vf := b.machine.named(name), b.vfs[b.options.Bound[name]]
+		if vf != nil && len(i.GPUs) == 1 {
+			bound[i.GPUs[0]] = vf
 		}
 	}
 	return bound
-}
-
-// isPair reports whether a device is the pair of a GPU and a VF, under any of its possible names.
-func isPair(name string, gpu *GPU, vf *VF) bool {
-	return slices.ContainsFunc(pairItems(gpu, vf), func(i item) bool { return i.Name == name })
-}
-
-// pairItems returns the possible devices of a GPU and a VF.
-func pairItems(gpu *GPU, vf *VF) []item {
-	return []item{reservedPair(gpu, vf), namedPair(gpu, vf), gpuWithVF(gpu, vf)}
 }
 
 // addBound adds devices of claims that would no longer be published: otherwise the scheduler would not know
@@ -240,45 +230,111 @@ func (b *builder) addBound() {
 	published := map[string]bool{}
 	eachItem(b.units, func(i *item) { published[i.Name] = true })
 	for _, name := range slices.Sorted(maps.Keys(b.options.Bound)) {
-		if published[name] {
-			continue
-		}
-		if i, ok := deviceNamed(b.machine, name, b.vfs[b.options.Bound[name]]); ok {
+		i, vf := b.machine.named(name), b.vfs[b.options.Bound[name]]
+		switch {
+		case published[name]:
+		case i.Type == TypeVF:
 			b.addUnit(i)
+		case vf != nil && (i.Type == TypePair || i.Type == TypeGPUVF):
+			b.addUnit(i.withVFs(vf))
 		}
 	}
 }
 
-// deviceNamed returns the device of a claim by its name, and reports whether the machine still has its GPU
-// and VF.
-func deviceNamed(machine Machine, name string, has *VF) (item, bool) {
-	for i := range machine.VFs {
-		if vf := vfAlone(&machine.VFs[i], rankVF); vf.Name == name {
-			return vf, true
-		}
+// named returns the device of a name with the parts that the name tells, without a type if the machine lacks
+// one: a pair that is named after its GPU alone has no VF yet.
+func (m *Machine) named(name string) item {
+	if vf := m.vfNamed(string(TypeVF)+"-", name); vf != nil {
+		return vfAlone(vf, rankVF)
 	}
-	for i := range machine.GPUs {
-		if has == nil {
+	var card []*GPU
+	for i := range m.GPUs {
+		gpu := &m.GPUs[i]
+		if !strings.Contains(name, addressName(gpu.Card)) {
 			continue
 		}
-		for _, p := range pairItems(&machine.GPUs[i], has) {
-			if p.Name == name {
-				return p, true
+		for _, whole := range []item{reservedPair(gpu), gpuAlone(gpu, rankPairedGPU), gpuWithVF(gpu)} {
+			if name == whole.Name {
+				return whole
+			}
+		}
+		if vf := m.vfNamed(reservedPair(gpu).Name+"-", name); vf != nil {
+			return namedPair(gpu, vf)
+		}
+		if name == bundleOf(gpu).Name {
+			card = append(card, gpu)
+		}
+	}
+	if !isPartitioned(card) {
+		return item{}
+	}
+	return bundleOf(card...)
+}
+
+// vfNamed returns the VF whose name follows a prefix of a device's name; nil for none.
+func (m *Machine) vfNamed(prefix, name string) *VF {
+	of, is := strings.CutPrefix(name, prefix)
+	for i := range m.VFs {
+		if is && vfName(&m.VFs[i]) == of {
+			return &m.VFs[i]
+		}
+	}
+	return nil
+}
+
+// withVFs returns the device with VFs.
+func (i item) withVFs(vfs ...*VF) item {
+	i.vfs, i.VFs = vfs, nil
+	for _, vf := range vfs {
+		i.VFs = append(i.VFs, vf.ID)
+	}
+	return i
+}
+
+// Find returns the device of a name, and reports whether the machine has its parts. A claim is prepared after
+// its allocation: meanwhile other names may be published, as they follow the features of the cluster, the
+// number of VFs, their faults and the claims. If the name does not tell the VF, it is the one that the GPU is
+// published with, else the nearest usable one.
+func (p Pool) Find(machine Machine, name string) (Device, bool) {
+	if d, published := p.Devices[name]; published {
+		return d, true
+	}
+	i := machine.named(name)
+	if len(i.VFs) > 0 || i.Type == TypeGPU {
+		return i.Device, true
+	}
+	var vfs []*VF
+	for _, gpu := range i.gpus {
+		its := slices.Concat(p.Devices[reservedPair(gpu).Name].VFs, p.Devices[gpuWithVF(gpu).Name].VFs)
+		near := machine.VFsNear(gpu)
+		for _, is := range []func(*VF) bool{
+			func(vf *VF) bool { return slices.Contains(its, vf.ID) },
+			func(vf *VF) bool { return vf.Unusable() == "" },
+			func(*VF) bool { return true },
+		} {
+			isNew := func(vf *VF) bool { return is(vf) && !slices.Contains(vfs, vf) }
+			if at := slices.IndexFunc(near, isNew); at >= 0 {
+				vfs = append(vfs, near[at])
+				break
 			}
 		}
 	}
-	return item{}, false
+	return i.withVFs(vfs...).Device, len(vfs) > 0 || i.Type == TypeGPUVF || i.Type == TypeBundle
 }
 
-// SingleVFs returns all VFs of a machine as devices of their own, by name, whether or not they are published
-// as such: a claim can be allocated a VF that becomes part of a pair before the claim is prepared.
-func SingleVFs(machine Machine) map[string]Device {
-	single := make(map[string]Device, len(machine.VFs))
-	for i := range machine.VFs {
-		d := vfAlone(&machine.VFs[i], rankVF).Device
-		single[d.Name] = d
+// VFsNear returns the VFs that a GPU can be paired with, nearest first. On a node with RDMA they have RDMA.
+func (m *Machine) VFsNear(gpu *GPU) (near []*VF) {
+	rdma := slices.ContainsFunc(m.VFs, func(vf VF) bool { return vf.RDMA != "" })
+	g := group{tree: m.Tree}
+	for i := range m.VFs {
+		if vf := &m.VFs[i]; g.canPair(gpu, vf) && (vf.RDMA != "" || !rdma) {
+			near = append(near, vf)
+		}
 	}
-	return single
+	slices.SortStableFunc(near, func(v, w *VF) int {
+		return m.Tree.Distance(gpu.Card, v.Address).Compare(m.Tree.Distance(gpu.Card, w.Address))
+	})
+	return near
 }
 
 // claimed is the consumption that the scheduler knows: the published devices of claims, and the counters that

@@ -37,7 +37,7 @@ func (b *builder) addAlone() {
 		for _, card := range groupByCard(g.gpus) {
 			var unit []item
 			if isPartitioned(card) {
-				unit = append(unit, newItem(TypeBundle, addressName(card[0].Card), rankBundle, card, nil))
+				unit = append(unit, bundleOf(card...))
 			}
 			for _, gpu := range card {
 				unit = append(unit, gpuAlone(gpu, rankGPU))
@@ -62,8 +62,7 @@ func strictUnit(g *group, card []*GPU) (unit []item) {
 		unit = append(unit, reservedPair(gpu, vf), gpuAlone(gpu, rankPairedGPU))
 	}
 	if isPartitioned(card) {
-		all := slices.Concat(with, without)
-		unit = append(unit, newItem(TypeBundle, addressName(card[0].Card), rankBundle, all, vfs))
+		unit = append(unit, bundleOf(slices.Concat(with, without)...).withVFs(vfs...))
 	}
 	return unit
 }

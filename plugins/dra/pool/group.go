@@ -321,8 +321,7 @@ func (g *group) otherPairs() (pairs []pair) {
 func lenientUnit(g *group, pairs []pair, links []topology.Link) (unit []item) {
 	for _, card := range groupByCard(g.gpus) {
 		if isPartitioned(card) {
-			unit = append(unit,
-				newItem(TypeBundle, addressName(card[0].Card), rankBundle, card, shareOf(g, card, links)))
+			unit = append(unit, bundleOf(card...).withVFs(shareOf(g, card, links)...))
 		}
 	}
 	for _, p := range pairs {
