@@ -30,16 +30,6 @@ func AskStatus(ctx context.Context, runDir string) (*api.StatusResponse, error) 
 	return coordination.Status(ctx, runFolder(runDir))
 }
 
-// askNow returns the current status of the plugins, nil without an answer.
-func askNow(ctx context.Context, runDir string) *Status {
-	answer, err := AskStatus(ctx, runDir)
-	if err != nil {
-		return nil
-	}
-	s := NewStatus(answer)
-	return &s
-}
-
 func runFolder(runDir string) string {
 	if runDir != "" {
 		return runDir
@@ -120,7 +110,7 @@ func (s *Status) noteMissing(sys fs.FS) {
 		}
 	}
 	switch {
-	case s.hasDevices(device.VF):
+	case slices.ContainsFunc(s.deviceRows(), func(r row) bool { return r.kind == device.VF }):
 	case s.isDRA():
 		s.Notes = append(s.Notes, "no VF is published: the configuration (config.json) selects no VF of this node")
 	case s.offersKind(device.VF):
@@ -143,13 +133,6 @@ func (s Status) OffersGPUs() bool { return s.offersKind(device.GPU) }
 func (s Status) offersKind(kind device.Kind) bool {
 	return slices.ContainsFunc(s.Resources, func(r Resource) bool {
 		return r.Connected && r.Kind == string(kind)
-	})
-}
-
-// hasDevices reports whether a resource of a kind has a device, whether the plugin is connected or not.
-func (s Status) hasDevices(kind device.Kind) bool {
-	return slices.ContainsFunc(s.Resources, func(r Resource) bool {
-		return r.Kind == string(kind) && len(r.Devices) > 0
 	})
 }
 

@@ -61,7 +61,12 @@ func (q PodQuestion) Text(ctx context.Context, known PodExplanation) []byte {
 	if known.Rejection != nil {
 		return known.Rejection.Text()
 	}
-	return explainDecisions(known.Decisions, askNow(ctx, q.RunDir), q.All)
+	var now *Status
+	if answer, err := AskStatus(ctx, q.RunDir); err == nil {
+		s := NewStatus(answer)
+		now = &s
+	}
+	return explainDecisions(known.Decisions, now, q.All)
 }
 
 // Rejection explains a pod that the kubelet's Topology Manager has rejected. The kubelet calls no device

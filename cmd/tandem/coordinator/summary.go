@@ -217,8 +217,8 @@ type row struct {
 // isFree reports whether a container can get it now.
 func (r row) isFree() bool { return !r.stale && (r.State == free || r.State == stranded) }
 
-// numaText returns the node that the kubelet is told, "-" for none.
-func numaText(node *uint32) string {
+// numaText returns the number of a NUMA node, "-" for devices without one.
+func numaText[N int | uint32](node *N) string {
 	if node == nil {
 		return "-"
 	}

@@ -238,7 +238,7 @@ func (r Rejection) Text() []byte {
 		var rows cli.Rows
 		rows.Add("\n   HELD BY", "RESOURCE", "NUMA", "DEVICES", "SINCE")
 		for _, h := range r.Holders {
-			rows.Add("   "+h.Pod, h.Resource, numberText(h.Node), h.Devices, r.orderOf(h))
+			rows.Add("   "+h.Pod, h.Resource, numaText(h.Node), h.Devices, r.orderOf(h))
 		}
 		out.WriteString(rows.String())
 	}
@@ -251,7 +251,7 @@ func (r Rejection) resourceRows() string {
 	for _, resource := range r.Resources {
 		name, requested := resource.Name, fmt.Sprint(resource.Requested)
 		for _, count := range resource.NUMA {
-			rows.Add("   "+name, requested, numberText(count.Node), Count{count.Free, count.All})
+			rows.Add("   "+name, requested, numaText(count.Node), Count{count.Free, count.All})
 			name, requested = "", ""
 		}
 	}
@@ -304,12 +304,4 @@ func (c Container) describeRequests() string {
 		parts = append(parts, cli.Count(c.CPUs, "exclusive CPU"))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// numberText returns the number of a NUMA node, "-" for devices without one.
-func numberText(node *int) string {
-	if node == nil {
-		return "-"
-	}
-	return fmt.Sprint(*node)
 }

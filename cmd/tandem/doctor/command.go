@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -126,20 +127,17 @@ var ofRecordings = []string{"machine", "topology-file", "config", "output", cli.
 
 // reportText returns a report for people.
 func (x *examiner) reportText(found Findings) []byte {
-	remark := []byte(found.Remark)
-	if len(remark) > 0 {
-		remark = append(remark, "\n\n"...)
+	var out bytes.Buffer
+	if x.node.Mode == coordination.DRA {
+		out.WriteString("This node is in DRA mode: the scheduler allocates devices, and the settings of the " +
+			"kubelet's managers are not checked.\n\n")
 	}
-	return slices.Concat(modeText(x.node.Mode), x.node.Pools.Text(), remark, reportFindings(found.Findings))
-}
-
-// modeText returns a note for a node in DRA mode, or nil.
-func modeText(m coordination.Mode) []byte {
-	if m != coordination.DRA {
-		return nil
+	out.Write(x.node.Pools.Text())
+	if found.Remark != "" {
+		fmt.Fprintf(&out, "%s\n\n", found.Remark)
 	}
-	return []byte("This node is in DRA mode: the scheduler allocates devices, and the settings of the " +
-		"kubelet's managers are not checked.\n\n")
+	writeFindings(&out, found.Findings)
+	return out.Bytes()
 }
 
 // exitError returns the error for the exit code, or nil without findings.

@@ -42,12 +42,12 @@ const (
 )
 
 // usage says to whom the devices of inline complexes belong.
-type usage int
+type usage string
 
 const (
-	bareMetal usage = iota
-	guests          // virtual machines
-	either          // no fact decides
+	bareMetal usage = "bare metal"
+	guests    usage = "guests" // virtual machines
+	either    usage = ""       // no fact decides
 )
 
 func (n *Node) readComplexes() complexes {
@@ -73,7 +73,9 @@ func (n *Node) readComplexes() complexes {
 }
 
 func newComplexes(tree *topology.Tree) complexes {
-	c := complexes{all: tree.Complexes(), tree: tree, groups: map[topology.Address]string{}}
+	c := complexes{
+		all: tree.Complexes(), tree: tree, usage: bareMetal, groups: map[topology.Address]string{},
+	}
 	if len(c.all) == 0 {
 		return c
 	}

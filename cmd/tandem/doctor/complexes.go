@@ -151,14 +151,13 @@ var wantedACS = map[setting]acsBits{
 
 // judgedUsages returns the usages for which a port of this kind is judged.
 func (u usage) judgedUsages(kind topology.Kind) []usage {
-	switch {
-	case kind != topology.KindInline:
-		return []usage{bareMetal}
-	case u == either:
-		return []usage{bareMetal, guests}
-	default:
-		return []usage{u}
+	if kind != topology.KindInline {
+		u = bareMetal
 	}
+	if u == either {
+		return []usage{bareMetal, guests}
+	}
+	return []usage{u}
 }
 
 // isKnown reports whether the control register of a port is known. A switch port outside complexes with 0 is
@@ -209,15 +208,12 @@ func findWrongACS(n *Node) (findings []Finding) {
 	return findings
 }
 
+// usageSuffix names a usage if it is one of several.
 func usageSuffix(usages []usage, u usage) string {
-	switch {
-	case len(usages) == 1:
+	if len(usages) == 1 {
 		return ""
-	case u == guests:
-		return " (guests)"
-	default:
-		return " (bare metal)"
 	}
+	return fmt.Sprintf(" (%s)", u)
 }
 
 // acsEffect says what wrong values do to GPUDirect RDMA.

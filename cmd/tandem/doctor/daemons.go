@@ -95,7 +95,20 @@ var folderChecks = []check{
 			f.Fix = []string{"rm -r " + n.RunDir + ": the daemons create it again; or set another runDir"}
 		},
 	},
-	{in: ofPlugins, each: findRunFolders},
+	{
+		id: "run-folders", severity: Error, in: ofPlugins,
+		summary: "The two daemons use different run folders.",
+		why:     "Each daemon chooses independently, so that same-switch pairs occur only by chance.",
+		find: func(n *Node, f *Finding) {
+			for _, other := range coordination.RunDirs(n.KubeletDir) {
+				if n.Status() != nil && other != n.RunDir && dialSocket(coordination.SocketPath(other)) == nil {
+					f.addSeen("one serves in %s and another in %s", n.RunDir, other)
+				}
+			}
+			f.Fix = []string{"set the same --run-dir for both, or omit the flag to use the default " +
+				coordination.RunDir(n.KubeletDir)}
+		},
+	},
 	{
 		id: "recording", severity: Unknown, in: ofRecording,
 		summary: "A recording tells nothing of the kubelet, the plugins, containers and device nodes.",
@@ -115,24 +128,6 @@ var folderChecks = []check{
 		},
 		find: func(n *Node, f *Finding) { f.Evidence = slices.Sorted(slices.Values(n.closed)) },
 	},
-}
-
-// findRunFolders finds daemons with different run folders.
-func findRunFolders(n *Node) (findings []Finding) {
-	for _, other := range coordination.RunDirs(n.KubeletDir) {
-		if n.Status() == nil || other == n.RunDir || dialSocket(coordination.SocketPath(other)) != nil {
-			continue
-		}
-		findings = append(findings, Finding{
-			ID: "run-folders", Severity: Error,
-			Summary:  "The two daemons use different run folders.",
-			Evidence: []string{fmt.Sprintf("one serves in %s and another in %s", n.RunDir, other)},
-			Why:      "Each daemon chooses independently, so that same-switch pairs occur only by chance.",
-			Fix: []string{"set the same --run-dir for both, or omit the flag to use the default " +
-				coordination.RunDir(n.KubeletDir)},
-		})
-	}
-	return findings
 }
 
 // checkRunFolder returns an error if the daemons cannot use their run folder: only root, or the caller as the

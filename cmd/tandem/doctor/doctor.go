@@ -20,10 +20,10 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -76,7 +76,12 @@ func Examine(n Node) Findings {
 // listRemarks returns what could not be looked at, and what is to be expected of the node, where that is no
 // finding.
 func (n *Node) listRemarks() string {
-	remarks := []string{n.remarkKubelet(), remarkUncounted(n.Refused, n.settings.Policy), n.shapes.remarkFewer()}
+	remarks := []string{n.remarkKubelet()}
+	policy := n.settings.Policy
+	if unknown := n.Refused.Unknown; unknown != "" && (policy == restricted || policy == singleNode) {
+		remarks = append(remarks, "The number of pods that this kubelet rejected is unknown: "+unknown+".")
+	}
+	remarks = append(remarks, n.shapes.remarkFewer())
 	if n.Mounted != "" {
 		remarks = append(remarks, "The VFs are those of a pod's ConfigMap, "+n.Mounted+".")
 	}
@@ -165,29 +170,27 @@ type Findings struct {
 	Remark string `json:"remark,omitempty"`
 }
 
-// reportFindings is the text of findings for people.
-func reportFindings(findings []Finding) []byte {
-	var out bytes.Buffer
+// writeFindings writes findings for people.
+func writeFindings(out io.Writer, findings []Finding) {
 	counts := map[Severity]int{}
 	for _, f := range findings {
 		counts[f.Severity]++
-		fmt.Fprintf(&out, "%s %s: %s\n", strings.ToUpper(string(f.Severity)), f.ID, f.Summary)
+		fmt.Fprintf(out, "%s %s: %s\n", strings.ToUpper(string(f.Severity)), f.ID, f.Summary)
 		for _, seen := range f.Evidence {
-			fmt.Fprintf(&out, "  seen  %s\n", seen)
+			fmt.Fprintf(out, "  seen  %s\n", seen)
 		}
-		fmt.Fprintf(&out, "  why   %s\n", f.Why)
+		fmt.Fprintf(out, "  why   %s\n", f.Why)
 		for _, fix := range f.Fix {
-			fmt.Fprintf(&out, "  fix   %s\n", fix)
+			fmt.Fprintf(out, "  fix   %s\n", fix)
 		}
-		out.WriteByte('\n')
+		fmt.Fprintln(out)
 	}
 	if len(findings) == 0 {
-		out.WriteString("No problem prevents GPUs and VFs on the same switch on this node.\n")
-		return out.Bytes()
+		fmt.Fprintln(out, "No problem prevents GPUs and VFs on the same switch on this node.")
+		return
 	}
-	fmt.Fprintf(&out, "%d found: errors %d, warnings %d, unknown %d\n", len(findings), counts[Error],
+	fmt.Fprintf(out, "%d found: errors %d, warnings %d, unknown %d\n", len(findings), counts[Error],
 		counts[Warning], counts[Unknown])
-	return out.Bytes()
 }
 
 // noteDenied reports whether an error is a lack of permission, and notes the closed path: it is neither

@@ -117,15 +117,6 @@ func (n *Node) findRefusedPods(f *Finding) {
 	f.Fix = append(f.Fix, "the descheduler deletes the existing pods: deployments/descheduler/values.yaml")
 }
 
-// remarkUncounted is a remark about an unknown number of refused pods, under a policy that refuses some; else
-// "".
-func remarkUncounted(r Refused, policy string) string {
-	if r.Unknown == "" || policy != restricted && policy != singleNode {
-		return ""
-	}
-	return "The number of pods that this kubelet rejected is unknown: " + r.Unknown + "."
-}
-
 // RefusedPods are refused pods, grouped by their requests. RefusedPods is a flag (pflag.Value).
 type RefusedPods struct {
 	groups []refusedGroup

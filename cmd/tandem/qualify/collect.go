@@ -78,7 +78,7 @@ func newReport(e evidence) (*Report, error) {
 
 // readMachine reads the machine of the report.
 func (r *Report) readMachine() (*machine.Node, error) {
-	m, err := recording.Parse(r.recordingText())
+	m, err := recording.Parse(strings.NewReader(strings.Join(r.Machine, "\n") + "\n"))
 	if err != nil {
 		return nil, fmt.Errorf("read the machine of the report: %w", err)
 	}
@@ -179,21 +179,14 @@ func (t *measuredTraffic) checkDevices(n *machine.Node) error {
 		pairs = append(pairs, machine.Pair{GPU: p.GPU, VF: p.VF})
 	}
 	for _, p := range pairs {
-		if !known[p.GPU] || !isVF(n, p.VF) {
+		address, err := topology.ParseAddress(p.VF)
+		vf, ok := n.Tree.Device(address)
+		if !known[p.GPU] || err != nil || !ok || !vf.IsNIC() {
 			return fmt.Errorf("read verification: this machine has no GPU %q or no VF %q: is the file from another "+
 				"node?", p.GPU, p.VF)
 		}
 	}
 	return nil
-}
-
-func isVF(n *machine.Node, id string) bool {
-	address, err := topology.ParseAddress(id)
-	if err != nil {
-		return false
-	}
-	d, ok := n.Tree.Device(address)
-	return ok && d.IsNIC()
 }
 
 // addressOf returns the PCI function of a GPU, partition or VF by its ID; the zero address if unknown.

@@ -194,7 +194,11 @@ func (r *Report) judgeOffer(n *machine.Node) partResult {
 	}
 	for _, g := range n.GPUs {
 		if !offered[g.Address] {
-			j.fail("GPU %s is not offered; %s", g.Address, driverText(g))
+			driver := "no driver is bound to it"
+			if g.Driver != "" {
+				driver = "its driver is " + g.Driver
+			}
+			j.fail("GPU %s is not offered; %s", g.Address, driver)
 		}
 	}
 	for _, kind := range []string{string(device.GPU), string(device.VF)} {
@@ -238,13 +242,6 @@ const acceleratorClass = 0x12
 
 func mayBeVF(d *topology.Device) bool { return d.IsNIC() || d.Class>>16 == acceleratorClass }
 
-func driverText(d *topology.Device) string {
-	if d.Driver == "" {
-		return "no driver is bound to it"
-	}
-	return "its driver is " + d.Driver
-}
-
 // judgeTraffic compares the measured pairs with the machine.
 func (r *Report) judgeTraffic(n *machine.Node) partResult {
 	j := newJudgement("traffic")
@@ -284,16 +281,12 @@ func judgeMeasurement(j *judgement, n *machine.Node, t measuredTraffic) (inHost 
 		if p.Memory != verify.Peer && p.Memory != verify.DMABuf {
 			inHost++
 		}
-		if p.GPU != "" && !slices.ContainsFunc(t.Places, p.isAt) {
+		isAt := func(o machine.Pair) bool { return o.GPU == p.GPU && o.VF == p.VF && o.Distance == p.Distance }
+		if p.GPU != "" && !slices.ContainsFunc(t.Places, isAt) {
 			judgePlace(j, n, machine.Pair{GPU: p.GPU, VF: p.VF, Distance: p.Distance})
 		}
 	}
 	return inHost
-}
-
-// isAt reports whether a place is that of the measured pair.
-func (p measuredPair) isAt(place machine.Pair) bool {
-	return p.GPU == place.GPU && p.VF == place.VF && p.Distance == place.Distance
 }
 
 // judgePlace compares the distance of a pair in the container with the machine's.

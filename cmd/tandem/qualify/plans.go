@@ -20,7 +20,15 @@ func makePlans(n *machine.Node) ([]pairPlan, error) {
 		return nil, err
 	}
 	list := []pairPlan{}
-	for _, count := range pairCounts(min(len(n.GPUDevices()), len(vfs))) {
+	most := min(len(n.GPUDevices()), len(vfs))
+	var counts []int
+	for count := 1; count < most; count *= 2 {
+		counts = append(counts, count)
+	}
+	if most > 0 {
+		counts = append(counts, most)
+	}
+	for _, count := range counts {
 		q := machine.Question{GPUs: uint(count), VFs: uint(count)}
 		answer, _, err := q.Answer(n, &machine.Source{})
 		if err != nil {
@@ -29,17 +37,6 @@ func makePlans(n *machine.Node) ([]pairPlan, error) {
 		list = append(list, pairPlan{Count: count, Nodes: answer.Nodes, Pairs: answer.Pairs})
 	}
 	return list, nil
-}
-
-// pairCounts returns the powers of two up to a number, and the number.
-func pairCounts(most int) (list []int) {
-	for count := 1; count < most; count *= 2 {
-		list = append(list, count)
-	}
-	if most > 0 {
-		list = append(list, most)
-	}
-	return list
 }
 
 // countNear returns the number of pairs over which GPUDirect RDMA works.
@@ -63,45 +60,36 @@ func possiblePairs(n *machine.Node, nodes []int) int {
 	}
 	all, _, _ := n.VFDevices("", &machine.Source{}) // without config.json there is no error
 	gpus, vfs := on(n.GPUDevices()), on(all)
-	return newMatching(len(gpus), len(vfs), func(gpu, vf int) bool {
+	return matchMost(len(gpus), len(vfs), func(gpu, vf int) bool {
 		return n.Tree.Distance(gpus[gpu].Address, vfs[vf].Address).Level.Direct()
-	}).size()
+	})
 }
 
-// matching assigns GPUs to near VFs, each by its place in a list.
-type matching struct {
-	gpus int
-	near func(gpu, vf int) bool
-	of   []int // GPU of each VF, -1 for none
-}
-
-func newMatching(gpus, vfs int, near func(gpu, vf int) bool) *matching {
-	return &matching{gpus: gpus, near: near, of: slices.Repeat([]int{-1}, vfs)}
-}
-
-// size returns the size of a maximum matching, by augmenting paths.
-func (m *matching) size() (count int) {
-	for gpu := range m.gpus {
-		if m.augment(gpu, make([]bool, len(m.of))) {
+// matchMost returns the greatest number of GPUs that can have a near VF of their own, by augmenting paths.
+func matchMost(gpus, vfs int, near func(gpu, vf int) bool) (count int) {
+	of := slices.Repeat([]int{-1}, vfs) // GPU of each VF, -1 for none
+	var seen []bool
+	var augment func(gpu int) bool // gives a GPU a VF, and other GPUs another one if necessary
+	augment = func(gpu int) bool {
+		for vf := range of {
+			if seen[vf] || !near(gpu, vf) {
+				continue
+			}
+			seen[vf] = true
+			if of[vf] < 0 || augment(of[vf]) {
+				of[vf] = gpu
+				return true
+			}
+		}
+		return false
+	}
+	for gpu := range gpus {
+		seen = make([]bool, vfs)
+		if augment(gpu) {
 			count++
 		}
 	}
 	return count
-}
-
-// augment assigns a GPU, and moves other GPUs if necessary.
-func (m *matching) augment(gpu int, seen []bool) bool {
-	for vf := range m.of {
-		if seen[vf] || !m.near(gpu, vf) {
-			continue
-		}
-		seen[vf] = true
-		if m.of[vf] < 0 || m.augment(m.of[vf], seen) {
-			m.of[vf] = gpu
-			return true
-		}
-	}
-	return false
 }
 
 // judgeNCCL compares the switches and NUMA nodes of NCCL's topology with the PCI tree of the machine. NCCL's

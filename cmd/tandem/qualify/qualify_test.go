@@ -575,7 +575,7 @@ func TestMatching(t *testing.T) {
 			}
 			return best
 		}
-		if got, want := newMatching(gpus, vfs, near).size(), most(0, 0); got != want {
+		if got, want := matchMost(gpus, vfs, near), most(0, 0); got != want {
 			t.Fatalf("relation %012b: %d, want %d", relation, got, want)
 		}
 	}

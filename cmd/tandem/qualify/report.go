@@ -14,7 +14,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
@@ -166,11 +165,6 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 		return 0, fmt.Errorf("write report: %w", err)
 	}
 	return text.WriteTo(w)
-}
-
-// recordingText returns the text of the recorded machine.
-func (r *Report) recordingText() io.Reader {
-	return strings.NewReader(strings.Join(r.Machine, "\n") + "\n")
 }
 
 // most is the number of details that Table shows of a part.

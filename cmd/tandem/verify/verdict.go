@@ -62,7 +62,18 @@ func judgeRuns(ends []trafficEnd, runs []trafficRun, least, leastRate int) *Traf
 		}
 	}
 	for i := range r.Pairs {
-		r.Pairs[i].judgeBy(best, least, leastRate)
+		p := &r.Pairs[i]
+		p.OfBest, p.OfRate = percentOf(p.Gbps, best.Gbps), percentOf(p.Gbps, p.RateGbps)
+		low := isBelow(p.Gbps, best.Gbps, least) || isBelow(p.Gbps, p.RateGbps, leastRate)
+		if low && p.Verdict == OK {
+			p.Verdict = slow
+		}
+		if p.Verdict != OK {
+			p.Reasons = append(p.Reasons, p.listReasons(best)...)
+			if p.inHost() && best.Memory != Host && best.Memory != "" {
+				p.Reasons = append(p.Reasons, "host memory, the best pair's is the GPU's")
+			}
+		}
 	}
 	r.listFailures(best)
 	return r
@@ -110,20 +121,6 @@ func newPair(index int, f Facts, runs []trafficRun) TrafficPair {
 		}
 	}
 	return p
-}
-
-func (p *TrafficPair) judgeBy(best TrafficPair, least, leastRate int) {
-	p.OfBest, p.OfRate = percentOf(p.Gbps, best.Gbps), percentOf(p.Gbps, p.RateGbps)
-	low := isBelow(p.Gbps, best.Gbps, least) || isBelow(p.Gbps, p.RateGbps, leastRate)
-	if low && p.Verdict == OK {
-		p.Verdict = slow
-	}
-	if p.Verdict != OK {
-		p.Reasons = append(p.Reasons, p.listReasons(best)...)
-		if p.inHost() && best.Memory != Host && best.Memory != "" {
-			p.Reasons = append(p.Reasons, "host memory, the best pair's is the GPU's")
-		}
-	}
 }
 
 // isBelow reports whether a bandwidth is below a percentage of another; of an unknown one it is not.
