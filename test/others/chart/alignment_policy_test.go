@@ -180,17 +180,13 @@ func TestAlignmentBindsPods(t *testing.T) {
 		},
 	} {
 		var pod corev1.Pod
-		if err := yaml.UnmarshalStrict([]byte(alignedPod(c.alignment, c.spec)), &pod); err != nil {
-			t.Fatal(err)
-		}
+		ready(t, yaml.UnmarshalStrict([]byte(alignedPod(c.alignment, c.spec)), &pod))
 		mutated := mutate(t, policy, &pod)
 		if diff := cmp.Diff(c.selector, mutated.Spec.NodeSelector); diff != "" {
 			t.Errorf("%s, %s: node selector (-want +got):\n%s", c.alignment, c.spec, diff)
 		}
 		after, err := yaml.Marshal(mutated)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		reasons := judge(t, validating, write{on("jane", ""), admission.Create, string(after), ""})
 		if (len(reasons) > 0) != c.refused {
 			t.Errorf("%s, %s: refused by %q, want %t", c.alignment, c.spec, reasons, c.refused)
@@ -211,9 +207,7 @@ func mutate(t *testing.T, policy admissionv1.MutatingAdmissionPolicy, pod *corev
 		VersionedKind: kind,
 	}
 	compiler, err := plugincel.NewCompositedCompiler(celenv.MustBaseEnvSet(mutating))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 	var conditions []plugincel.ExpressionAccessor
 	for i := range policy.Spec.MatchConditions {
@@ -235,8 +229,6 @@ func mutate(t *testing.T, policy admissionv1.MutatingAdmissionPolicy, pod *corev
 	mutated, err := patcher.Patch(t.Context(), patch.Request{
 		MatchedResource: resource, VersionedAttributes: attributes, ObjectInterfaces: interfaces,
 	}, celconfig.RuntimeCELCostBudget)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return mutated.(*corev1.Pod)
 }

@@ -38,9 +38,7 @@ func readValues(t *testing.T, pattern string, least int) map[string]string {
 	all := map[string]string{}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		name, _, _ := strings.Cut(filepath.Base(file), ".")
 		all[name] = string(content)
 	}
@@ -79,9 +77,7 @@ func TestKustomizations(t *testing.T) {
 				built.WriteString(kustomize(t, "../../../deployments/"+dir) + "---\n")
 			}
 			rendered, err := renderOn(t, c.kubernetes, c.values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ready(t, err)
 			other := func(o object) bool { return !strings.Contains(o.name(), c.objects) }
 			if diff := cmp.Diff(slices.DeleteFunc(plain(t, parse(t, built.String())), other),
 				slices.DeleteFunc(plain(t, parse(t, rendered)), other)); diff != "" {
@@ -124,9 +120,7 @@ func plain(t *testing.T, objects []object) []object {
 		if data, ok := o.at("data").(map[string]any); ok {
 			for key, text := range data {
 				var value any
-				if err := yaml.Unmarshal([]byte(text.(string)), &value); err != nil {
-					t.Fatal(err)
-				}
+				ready(t, yaml.Unmarshal([]byte(text.(string)), &value))
 				data[key] = value
 			}
 		}
@@ -151,9 +145,7 @@ func text(value any) string {
 func TestLint(t *testing.T) {
 	for name, values := range everyValues(t) {
 		given := map[string]any{}
-		if err := yaml.Unmarshal([]byte(values), &given); err != nil {
-			t.Fatal(err)
-		}
+		ready(t, yaml.Unmarshal([]byte(values), &given))
 		for _, message := range lint.RunAll(chartDir, given, namespace).Messages {
 			if !strings.Contains(message.Error(), "icon is recommended") {
 				t.Errorf("%s: %v", name, message)
@@ -174,18 +166,14 @@ func TestFlagsExist(t *testing.T) {
 	known := map[string][]string{}
 	for _, program := range []string{"tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager"} {
 		help, err := exec.Command(filepath.Join(bin, program), "--help").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		for _, flag := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`).
 			FindAllStringSubmatch(string(help), -1) {
 			known[program] = append(known[program], flag[1])
 		}
 	}
 	documented, err := docs.Of("../../..", "tandem-gpu")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	for _, c := range documented {
 		if out, err := exec.Command(filepath.Join(bin, c.Program), c.Args...).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", c, err, out)
@@ -197,9 +185,7 @@ func TestFlagsExist(t *testing.T) {
 	}
 	for _, values := range everyValues(t) {
 		rendered, err := render(t, values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		streams = append(streams, rendered)
 	}
 	checked := 0

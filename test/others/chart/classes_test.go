@@ -38,17 +38,11 @@ func classes(t *testing.T, objects []object) map[string]resourceapi.DeviceClass 
 func build(t *testing.T, machine string, vfsPerPF int, counters bool) drapool.Pool {
 	t.Helper()
 	m, err := machines.Load(machine, vfsPerPF)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	tree, err := topology.Read(m.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	found, err := drapool.ReadMachine(m.FS(), tree, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return drapool.Build(found, drapool.Options{Counters: counters, Taints: counters})
 }
 

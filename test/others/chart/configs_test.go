@@ -53,9 +53,7 @@ func TestMistakesInConfig(t *testing.T) {
 			t.Errorf("%s: %v, want %q", config, err, c.want)
 		}
 		file := filepath.Join(t.TempDir(), "config.json")
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ready(t, os.WriteFile(file, []byte(config), 0o600))
 		read, err := pools.ReadConfig(file)
 		if found := err != nil || len(read.Warnings) > 0; found != (c.want != "") {
 			t.Errorf("%s: the daemon finds %v, %v; the chart %q", config, read, err, c.want)

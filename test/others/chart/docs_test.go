@@ -4,6 +4,7 @@ package chart_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/strvals"
 	"sigs.k8s.io/yaml"
 
@@ -32,37 +33,31 @@ func TestDocumentedHelm(t *testing.T) {
 		if slices.Contains(c.Args, "--repo") {
 			continue // a chart of others
 		}
-		values, rest := map[string]any{}, []string{}
-		for i, arg := range c.Args {
-			if arg == "-f" {
-				of, err := helm.Values(filepath.Join("../../..", c.Args[i+1]))
-				if err != nil {
-					t.Errorf("%s: %v", c, err)
-				}
-				values = loader.MergeMaps(values, of)
-			}
+		flags := pflag.NewFlagSet("helm", pflag.ContinueOnError)
+		files, namespace := flags.StringArrayP("values", "f", nil, ""), flags.StringP("namespace", "n", "", "")
+		sets, jsons := flags.StringArray("set", nil, ""), flags.StringArray("set-json", nil, "")
+		flags.String("version", "", "")
+		// Not --reuse-values, which takes the values of an older chart alone, without what a newer one has.
+		for _, name := range []string{"reset-then-reuse-values", "wait", "logs"} {
+			flags.Bool(name, false, "")
 		}
-		for i := 0; i < len(c.Args); i++ {
-			var err error
-			switch arg := c.Args[i]; arg {
-			case "--set", "--set-json":
-				i++
-				err = set(values, arg, c.Args[i])
-			case "-n", "-f", "--version":
-				i++
-			case "--reset-then-reuse-values", "--wait", "--logs":
-			case "--reuse-values": // takes the values of an older chart alone, without what a newer one has
-				t.Errorf("%s: want --reset-then-reuse-values", c)
-			default:
-				rest = append(rest, arg)
-			}
-			if err != nil {
-				t.Errorf("%s: %v", c, err)
-			}
+		if err := flags.Parse(c.Args); err != nil || *namespace == "" {
+			t.Errorf("%s: %v, namespace %q", c, err, *namespace)
 		}
-		if !slices.Contains(c.Args, "-n") {
-			t.Errorf("%s: in which namespace?", c)
+		for i, file := range *files {
+			(*files)[i] = filepath.Join("../../..", file)
 		}
+		values, err := helm.Values(*files...)
+		for _, setting := range *sets {
+			err = errors.Join(err, strvals.ParseInto(setting, values))
+		}
+		for _, setting := range *jsons {
+			err = errors.Join(err, strvals.ParseJSON(setting, values))
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c, err)
+		}
+		rest := flags.Args()
 		if len(rest) == 2 && (rest[0] == "uninstall" || rest[0] == "test") {
 			continue
 		}
@@ -76,33 +71,26 @@ func TestDocumentedHelm(t *testing.T) {
 	}
 }
 
-func set(values map[string]any, flag, text string) error {
-	if flag == "--set-json" {
-		return strvals.ParseJSON(text, values)
-	}
-	return strvals.ParseInto(text, values)
-}
-
 // TestDocumentedValues: what the guides say to set, in a command or beside one, are values of the chart too.
 // What stands in one piece of code belongs together.
 func TestDocumentedValues(t *testing.T) {
 	settings := regexp.MustCompile(`(--set(?:-json)?) '?([\w.]+=[^\s']+)`)
 	count := 0
 	files, err := docs.Files("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	for _, file := range files {
 		content, err := os.ReadFile(filepath.Join("../../..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		for code := range strings.FieldsFuncSeq(string(content),
 			func(r rune) bool { return r == '`' || r == '\n' }) {
 			values := map[string]any{}
 			for _, s := range settings.FindAllStringSubmatch(code, -1) {
 				count++
-				if err := set(values, s[1], s[2]); err != nil {
+				set := strvals.ParseInto
+				if s[1] == "--set-json" {
+					set = strvals.ParseJSON
+				}
+				if err := set(s[2], values); err != nil {
 					t.Errorf("%s sets %s: %v", file, s[2], err)
 				}
 			}
@@ -122,9 +110,7 @@ func TestDocumentedValues(t *testing.T) {
 // TestDocumentedMistakes: helm rejects a wrong pool as the table says.
 func TestDocumentedMistakes(t *testing.T) {
 	mistakes, err := docs.Mistakes("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	for _, m := range mistakes {
 		_, err := render(t, "rdma: {config: "+m.Config()+"}")
 		if m.Helm == "-" && err != nil || m.Helm != "-" && (err == nil || !strings.Contains(err.Error(), m.Helm)) {
@@ -136,20 +122,14 @@ func TestDocumentedMistakes(t *testing.T) {
 // TestNamedValues: values of the chart that the documents name by themselves are there.
 func TestNamedValues(t *testing.T) {
 	values, err := helm.Values(filepath.Join(chartDir, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	files, err := docs.Files("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	named := regexp.MustCompile("`((?:cdi|gpu|metrics|rdma|scheduler|topologyFile)\\.[\\w.]+)`")
 	count := 0
 	for _, file := range files {
 		content, err := os.ReadFile(filepath.Join("../../..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		for _, found := range named.FindAllStringSubmatch(string(content), -1) {
 			if strings.HasSuffix(found[1], ".tandem.dev") {
 				continue // a DeviceClass
@@ -240,9 +220,7 @@ func documented(t *testing.T, program string) []docs.Command {
 func manifest(t *testing.T, file string) []object {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("../../..", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return parse(t, string(content))
 }
 
@@ -270,9 +248,7 @@ func checkPatch(t *testing.T, c docs.Command, base, patch string) {
 			t.Fatalf("%s: %v", c, err)
 		}
 		schema, err := published(t, versions[len(versions)-1])("apps/v1", "DaemonSet")
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		if err := schema.Validate(after); err != nil || text(after) == text(o) {
 			t.Errorf("%s: %v", c, err)
 		}

@@ -16,9 +16,7 @@ import (
 func draPage(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile("../../../docs/dra.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return string(content)
 }
 

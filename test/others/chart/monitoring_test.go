@@ -45,9 +45,7 @@ func operators(o object) (known bool, err error) {
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
 	content, err := os.ReadFile(monitoringDir + "METRICS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	all := map[string][]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(tandem_\\w+)` \\| (\\w+) \\| (.*?) \\|").
 		FindAllStringSubmatch(string(content), -1) {
@@ -112,13 +110,9 @@ func checkQuery(t *testing.T, where, query string, known map[string][]string, us
 
 func TestAlerts(t *testing.T) {
 	content, err := os.ReadFile(alertsDir + "alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	var rules monitoring.PrometheusRule
-	if err := yaml.UnmarshalStrict(content, &rules); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, yaml.UnmarshalStrict(content, &rules))
 	known, seen := metrics(t), map[string]bool{}
 	for _, group := range rules.Spec.Groups {
 		for _, rule := range group.Rules {
@@ -164,9 +158,7 @@ func TestAlerts(t *testing.T) {
 func TestAlertsAreRules(t *testing.T) {
 	objects := manifest(t, "deployments/helm/tandem/monitoring/alerts.yaml")
 	spec, err := yaml.Marshal(objects[0]["spec"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	read := func(rules string) (*rulefmt.RuleGroups, []error) {
 		return rulefmt.Parse([]byte(rules), false, model.UTF8Validation, parser.NewParser(parser.Options{}),
 			slog.New(slog.DiscardHandler))
@@ -184,9 +176,7 @@ func TestAlertsAreRules(t *testing.T) {
 // TestDashboard: every query parses and asks for what there is, and every metric can be seen.
 func TestDashboard(t *testing.T) {
 	content, err := os.ReadFile(alertsDir + "dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	var dashboard struct {
 		UID, Title string
 		Panels     []struct {
@@ -196,9 +186,7 @@ func TestDashboard(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(content, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, json.Unmarshal(content, &dashboard))
 	known, used, ids := metrics(t), map[string]bool{}, map[int]bool{}
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$__range", "6h")
 	for i, panel := range dashboard.Panels {
@@ -228,9 +216,7 @@ func TestDashboard(t *testing.T) {
 func TestMonitoringValues(t *testing.T) {
 	rendered, err := render(t,
 		"metrics: {prometheusRule: {enabled: true, labels: {release: mine}}, dashboard: {enabled: true}}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	found := map[string]object{}
 	for _, o := range parse(t, rendered) {
 		found[o.name()] = o
@@ -244,9 +230,7 @@ func TestMonitoringValues(t *testing.T) {
 		t.Errorf("the alerts are others (-want +got):\n%s", diff)
 	}
 	dashboard, err := os.ReadFile(alertsDir + "dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	configMap := found["ConfigMap/tandem-dashboard"]
 	if got, _ := configMap.at("data", "dashboard.json").(string); strings.TrimSpace(got) !=
 		strings.TrimSpace(string(dashboard)) || configMap.at("metadata", "labels", "grafana_dashboard") != "1" {

@@ -48,9 +48,7 @@ func TestNameOverride(t *testing.T) {
 func TestSchedulerElsewhere(t *testing.T) {
 	values := given(t, "{nameOverride: pair, publish: [nrt, tandem], scheduler: {enabled: true, name: mine}}")
 	c, files, err := helm.Files(chartDir, "gpu", helm.Newest, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	rendered := helm.Manifests(c, files)
 	for _, want := range []string{
 		"serviceAccountName: pair-scheduler\n", "configMap: {name: pair-scheduler}", "resourceNamespace: gpu\n",

@@ -36,13 +36,9 @@ type constraints struct {
 // wider than these pods.
 func TestOpenShiftConstraints(t *testing.T) {
 	content, err := os.ReadFile(openshiftDir + "scc.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	var scc constraints
-	if err := yaml.UnmarshalStrict(content, &scc); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, yaml.UnmarshalStrict(content, &scc))
 	const more = "{cdi: {enabled: true}, gpu: {configs: {map: {a: 'version: v1'}}}, " +
 		"securityContext: {seLinuxOptions: {type: spc_t}}}"
 	pods := slices.Concat(podsOf(t, more, "tandem-gpu"), podsOf(t, more, "tandem-rdma"),

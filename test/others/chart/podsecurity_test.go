@@ -20,9 +20,7 @@ import (
 // reasons the API server refuses the pods at the next level.
 func TestPodSecurity(t *testing.T) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	var table strings.Builder
 	for _, row := range []struct {
 		name string
@@ -42,9 +40,7 @@ func TestPodSecurity(t *testing.T) {
 		fmt.Fprintf(&table, "| %s | `%s` | %s |\n", row.name, level, strings.Join(reasons, ", "))
 	}
 	content, err := os.ReadFile("../../../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	const head = "| Pods | Strictest level | Reasons of the next level |\n|---|---|---|\n"
 	_, documented, _ := strings.Cut(string(content), head)
 	documented, _, _ = strings.Cut(documented, "\n\n")
@@ -100,9 +96,7 @@ func podsOf(t *testing.T, values, name string) []corev1.PodTemplateSpec {
 func exampleJobs(t *testing.T) (pods []corev1.PodTemplateSpec) {
 	t.Helper()
 	files, err := filepath.Glob("../../../deployments/examples/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	for _, file := range files {
 		pods = append(pods, templates(t, manifest(t, strings.TrimPrefix(file, "../../../")), "")...)
 	}

@@ -35,9 +35,7 @@ const ofDRA = "{mode: dra, dra: {claimTemplates: {namespaces: [team]}}}"
 func decode[T any](t *testing.T, o object) T {
 	t.Helper()
 	content, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	var value T
 	if err := yaml.UnmarshalStrict(content, &value); err != nil {
 		t.Fatalf("%s: %v", o.name(), err)
@@ -109,9 +107,7 @@ func concerns(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy, a admi
 	matches, _, _, err := generic.NewPolicyMatcher(matching.NewMatcher(nil, nil)).DefinitionMatches(a,
 		admission.NewObjectInterfacesFromScheme(scheme.Scheme),
 		validating.NewValidatingAdmissionPolicyAccessor(&policy))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return matches
 }
 
@@ -121,9 +117,7 @@ func compile(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy) validat
 	t.Helper()
 	variables := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 	compiler, err := plugincel.NewCompositedCompiler(celenv.MustBaseEnvSet(oldest))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	for _, v := range policy.Spec.Variables {
 		if result := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression},
 			variables, celenv.NewExpressions); result.Error != nil {

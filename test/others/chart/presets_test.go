@@ -44,9 +44,7 @@ func TestPresets(t *testing.T) {
 	rows := map[string]string{"azure-shared": "azure", "aws-efa": ""} // of the parity checklist; else the name
 	e := newEffects(t)
 	defaults, err := e.read(helm.Newest, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	for name, values := range presets(t) {
 		t.Run(name, func(t *testing.T) {
 			row, other := rows[name]
@@ -57,9 +55,7 @@ func TestPresets(t *testing.T) {
 				t.Attr("parity", "deployer/"+row)
 			}
 			changed, err := e.read(helm.Newest, given(t, values))
-			if err != nil {
-				t.Fatal(err)
-			}
+			ready(t, err)
 			golden.Check(t, filepath.Join("testdata/presets", name+".txt"), e.of(defaults, changed))
 		})
 	}
@@ -76,9 +72,7 @@ func TestConfigurationsAreRead(t *testing.T) {
 			}
 			for key, content := range data {
 				file := filepath.Join(t.TempDir(), "config.json")
-				if err := os.WriteFile(file, []byte(content.(string)), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				ready(t, os.WriteFile(file, []byte(content.(string)), 0o600))
 				config, err := pools.ReadConfig(file)
 				if err != nil || len(config.Resources) == 0 || len(config.Warnings) > 0 {
 					t.Errorf("%s: %s: %v, %+v", name, key, err, config)
@@ -98,9 +92,7 @@ func TestPresetsAreDocumented(t *testing.T) {
 		}
 		for _, page := range pages {
 			content, err := os.ReadFile(page)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ready(t, err)
 			text.Write(content)
 		}
 	}
@@ -119,9 +111,7 @@ func TestPresetsTogether(t *testing.T) {
 			files = append(files, filepath.Join(chartDir, "presets", name+".yaml"))
 		}
 		values, err := helm.Values(files...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		set := objectNamed(install(t, text(values)), "DaemonSet/tandem-gpu")
 		return text(set.at("spec", "template", "spec", "nodeSelector")) +
 			text(set.at("spec", "template", "spec", "affinity"))

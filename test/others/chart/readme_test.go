@@ -39,13 +39,9 @@ var podSettings = []string{
 // of values.yaml about it.
 func TestREADME(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	var document yaml.Node
-	if err := yaml.Unmarshal(content, &document); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, yaml.Unmarshal(content, &document))
 	got := readmeHead + strings.Join(items(t, "", document.Content[0]), "")
 	golden.Check(t, filepath.Join(chartDir, "README.md"), got)
 	if strings.Count(got, "\n- `") < 60 {
@@ -115,13 +111,9 @@ func sentence(text string) string {
 func byDefault(t *testing.T, value *yaml.Node) string {
 	t.Helper()
 	var decoded any
-	if err := value.Decode(&decoded); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, value.Decode(&decoded))
 	text, err := json.Marshal(decoded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	if slices.Contains([]string{`""`, "[]", "{}"}, string(text)) || len(text) > 40 {
 		return ""
 	}

@@ -46,6 +46,13 @@ func (o object) name() string {
 	return kind + "/" + name
 }
 
+func ready(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // render is "helm template tandem" with values in YAML.
 func render(t *testing.T, values string) (string, error) {
 	t.Helper()
@@ -79,9 +86,7 @@ func renderOn(t *testing.T, kubernetes, values string) (string, error) {
 func renderFile(t *testing.T, values, name string) string {
 	t.Helper()
 	c, files, err := helm.Files(chartDir, namespace, helm.Newest, given(t, values))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return files[c.Name()+"/templates/"+name]
 }
 
@@ -89,9 +94,7 @@ func renderFile(t *testing.T, values, name string) string {
 func given(t *testing.T, text string) map[string]any {
 	t.Helper()
 	values := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &values); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, yaml.Unmarshal([]byte(text), &values))
 	return values
 }
 
@@ -116,9 +119,7 @@ func parse(t *testing.T, stream string) []object {
 func kustomize(t *testing.T, dir string) string {
 	t.Helper()
 	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	stream, err := result.AsYaml()
 	if err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)

@@ -33,15 +33,11 @@ func published(t *testing.T, version string) func(apiVersion, kind string) (*jso
 		t.Skipf("download k8s.io/kubernetes@%s: %v %s", version, err, answer)
 	}
 	content, err := os.ReadFile(filepath.Join(module.Dir, "api/openapi-spec/swagger.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	var swagger struct {
 		Definitions map[string]map[string]any `json:"definitions"`
 	}
-	if err := json.Unmarshal(content, &swagger); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, json.Unmarshal(content, &swagger))
 	names := map[string]string{} // "apps/v1 DaemonSet" to the definition
 	for name, definition := range swagger.Definitions {
 		if _, ok := definition["properties"]; ok && definition["additionalProperties"] == nil {
@@ -66,9 +62,7 @@ func published(t *testing.T, version string) func(apiVersion, kind string) (*jso
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft4)
-	if err := compiler.AddResource("k8s.json", map[string]any{"definitions": definitions}); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, compiler.AddResource("k8s.json", map[string]any{"definitions": definitions}))
 	return func(apiVersion, kind string) (*jsonschema.Schema, error) {
 		name, ok := names[apiVersion+" "+kind]
 		if !ok {
@@ -103,9 +97,7 @@ func manifests(t *testing.T) map[string][]object {
 	}
 	for _, file := range append(examples, "../../../deployments/qualify/job.yaml") {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		all[file] = parse(t, string(content))
 	}
 	return all
@@ -130,9 +122,7 @@ func TestPublishedSchemas(t *testing.T) {
 					apiVersion, _ := o.at("apiVersion").(string)
 					kind, _ := o.at("kind").(string)
 					s, err := schema(apiVersion, kind)
-					if err != nil {
-						t.Fatal(err)
-					}
+					ready(t, err)
 					if err := s.Validate(map[string]any(o)); err != nil {
 						t.Errorf("%s: %s: %v", where, o.name(), err)
 					}

@@ -66,9 +66,7 @@ func allocate(
 	allocator, err := structured.NewAllocator(t.Context(), structured.Features{
 		PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true,
 	}, none, known, published, dracel.NewCache(10, dracel.Features{EnableConsumableCapacity: true}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim"}}
 	template.Spec.Spec.DeepCopyInto(&claim.Spec)
 	for _, r := range claim.Spec.Devices.Requests { // the API server's defaults

@@ -32,9 +32,7 @@ import (
 func TestValues(t *testing.T) {
 	const file = "testdata/values.txt"
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	e := newEffects(t)
 	var got strings.Builder
 	var base map[string]any
