@@ -56,9 +56,9 @@ func TestAlignmentValues(t *testing.T) {
 			{"requird", "requird", ""}, // the pod is older than the policy
 			{"requird", none, ""},
 		} {
-			w := write{on("jane", ""), admission.Create, alignedPod(c.after, ""), ""}
+			w := write{on("jane", ""), alignedPod(c.after, ""), ""}
 			if c.before != "" {
-				w.operation, w.older = admission.Update, alignedPod(c.before, "")
+				w.older = alignedPod(c.before, "")
 			}
 			expect(t, judge(t, policy, w), c.want, c.before+" -> "+c.after)
 		}
@@ -84,9 +84,9 @@ func TestAnnotationKeys(t *testing.T) {
 			{", annotations: {x: z}", ", annotations: {tandem.dev/a: z}", "tandem.dev/a"},
 			{", annotations: {tandem.dev/a: x}", "", ""},
 		} {
-			w := write{on("jane", ""), admission.Create, pod(c.after), ""}
+			w := write{on("jane", ""), pod(c.after), ""}
 			if c.before != "" {
-				w.operation, w.older = admission.Update, pod(c.before)
+				w.older = pod(c.before)
 			}
 			expect(t, judge(t, policy, w), c.want, c.before+" -> "+c.after)
 		}
@@ -129,8 +129,8 @@ func TestAlignmentNodes(t *testing.T) {
 		{"required", "affinity: {podAntiAffinity: {}}", refused},
 	} {
 		pod := alignedPod(c.alignment, c.spec)
-		expect(t, judge(t, policy, write{on("jane", ""), admission.Create, pod, ""}), c.want, pod)
-		w := write{on("jane", ""), admission.Update, pod, alignedPod("preferred", c.spec)}
+		expect(t, judge(t, policy, write{on("jane", ""), pod, ""}), c.want, pod)
+		w := write{on("jane", ""), pod, alignedPod("preferred", c.spec)}
 		expect(t, judge(t, policy, w), c.want, pod)
 		w.older = pod
 		expect(t, judge(t, policy, w), "", pod)
@@ -187,7 +187,7 @@ func TestAlignmentBindsPods(t *testing.T) {
 		}
 		after, err := yaml.Marshal(mutated)
 		ready(t, err)
-		reasons := judge(t, validating, write{on("jane", ""), admission.Create, string(after), ""})
+		reasons := judge(t, validating, write{on("jane", ""), string(after), ""})
 		if (len(reasons) > 0) != c.refused {
 			t.Errorf("%s, %s: refused by %q, want %t", c.alignment, c.spec, reasons, c.refused)
 		}

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/apiserver/pkg/admission"
 	celenv "k8s.io/apiserver/pkg/cel/environment"
 	dracel "k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/utils/ptr"
@@ -227,7 +226,7 @@ func TestClaimTemplates(t *testing.T) {
 				}
 			}
 		}
-		w := write{on("jane", ""), admission.Create, text(objectNamed(objects, "ResourceClaimTemplate/"+name)), ""}
+		w := write{on("jane", ""), text(objectNamed(objects, "ResourceClaimTemplate/"+name)), ""}
 		expect(t, judge(t, policy, w), "", name)
 	}
 }

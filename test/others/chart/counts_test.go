@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"k8s.io/apiserver/pkg/admission"
 )
 
 // exactly and first are requests of a claim, in YAML.
@@ -58,12 +56,12 @@ func TestCounts(t *testing.T) {
 		template := "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, " +
 			"metadata: {name: x, namespace: team}, spec: {spec: " + devices + "}}"
 		for _, text := range []string{claim, template} {
-			w := write{on("jane", ""), admission.Create, text, ""}
+			w := write{on("jane", ""), text, ""}
 			expect(t, judge(t, policy, w), c.want, text)
 		}
 		// what a scheduler, whatever it is called, writes for the extended resources of a pod
 		extended := claimOf(", annotations: {resource.kubernetes.io/extended-resource-claim: 'true'}")
-		w := write{on("any-scheduler", ""), admission.Create, extended, ""}
+		w := write{on("any-scheduler", ""), extended, ""}
 		expect(t, judge(t, policy, w), "", extended)
 	}
 }
@@ -82,7 +80,7 @@ func TestCountsOfEveryClass(t *testing.T) {
 		for class := range all {
 			claim := "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x, namespace: team}, " +
 				"spec: {devices: {requests: [" + exactly(class, 13, "") + "]}}}"
-			w := write{on("jane", ""), admission.Create, claim, ""}
+			w := write{on("jane", ""), claim, ""}
 			expect(t, judge(t, policy, w), "more than 12 devices", claim)
 		}
 	}
@@ -115,6 +113,6 @@ func TestCountsOfPods(t *testing.T) {
 			"{name: c, resources: {limits: {tandem.dev/pair: 5}}}]", refused},
 	} {
 		pod := "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: team}, spec: {" + c.spec + "}}"
-		expect(t, judge(t, policy, write{on("jane", ""), admission.Create, pod, ""}), c.want, pod)
+		expect(t, judge(t, policy, write{on("jane", ""), pod, ""}), c.want, pod)
 	}
 }

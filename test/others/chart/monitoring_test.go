@@ -121,11 +121,6 @@ func TestAlerts(t *testing.T) {
 			}
 			seen[rule.Alert] = true
 			checkQuery(t, rule.Alert, rule.Expr.StrVal, known, map[string]bool{})
-			if rule.For != nil {
-				if _, err := model.ParseDuration(string(*rule.For)); err != nil {
-					t.Errorf("%s: %v", rule.Alert, err)
-				}
-			}
 			if !slices.Contains([]string{"info", "warning", "critical"}, rule.Labels["severity"]) {
 				t.Errorf("%s: severity %q", rule.Alert, rule.Labels["severity"])
 			}

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -53,33 +52,33 @@ func TestOnlyItsOwnSlices(t *testing.T) {
 		write write
 		want  string
 	}{
-		{write{on(draAccount, "a"), admission.Create, mine, ""}, ""},
-		{write{on(draAccount, "a"), admission.Update, mine, mine}, ""},
-		{write{on(draAccount, "a"), admission.Delete, "", mine}, ""},
-		{write{on(draAccount, "a"), admission.Create, other, ""}, elsewhere},
-		{write{on(draAccount, "a"), admission.Update, mine, other}, elsewhere},
-		{write{on(draAccount, "a"), admission.Delete, "", other}, elsewhere},
-		{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "allNodes: true"), ""}, elsewhere},
-		{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "perDeviceNodeSelection: true, "+
+		{write{on(draAccount, "a"), mine, ""}, ""},
+		{write{on(draAccount, "a"), mine, mine}, ""},
+		{write{on(draAccount, "a"), "", mine}, ""},
+		{write{on(draAccount, "a"), other, ""}, elsewhere},
+		{write{on(draAccount, "a"), mine, other}, elsewhere},
+		{write{on(draAccount, "a"), "", other}, elsewhere},
+		{write{on(draAccount, "a"), slice("tandem.dev", "allNodes: true"), ""}, elsewhere},
+		{write{on(draAccount, "a"), slice("tandem.dev", "perDeviceNodeSelection: true, "+
 			"devices: [{name: d, nodeName: b}]"), ""}, elsewhere},
-		{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "nodeSelector: {nodeSelectorTerms: "+
+		{write{on(draAccount, "a"), slice("tandem.dev", "nodeSelector: {nodeSelectorTerms: "+
 			"[{matchFields: [{key: metadata.name, operator: In, values: [a, b]}]}]}"), ""}, elsewhere},
-		{write{on(draAccount, "a"), admission.Update, other, mine}, elsewhere},
-		{write{on(draAccount, "a"), admission.Create, theirs, ""}, pool},
-		{write{on(draAccount, "a"), admission.Update, theirs, theirs}, pool},
-		{write{on(draAccount, "a"), admission.Update, theirs, mine}, pool},
-		{write{on(draAccount, "a"), admission.Delete, "", theirs}, ""}, // the fewer of them the better
-		{write{on(draAccount, "b"), admission.Delete, "", theirs}, elsewhere},
-		{write{on(draAccount, "a"), admission.Create, owned("name: a, controller: true"), ""}, ""},
-		{write{on(draAccount, "a"), admission.Create, owned("name: b, blockOwnerDeletion: true"), ""}, holds},
-		{write{on(draAccount, "a"), admission.Update, slice("tandem.dev", "nodeName: a"),
+		{write{on(draAccount, "a"), other, mine}, elsewhere},
+		{write{on(draAccount, "a"), theirs, ""}, pool},
+		{write{on(draAccount, "a"), theirs, theirs}, pool},
+		{write{on(draAccount, "a"), theirs, mine}, pool},
+		{write{on(draAccount, "a"), "", theirs}, ""}, // the fewer of them the better
+		{write{on(draAccount, "b"), "", theirs}, elsewhere},
+		{write{on(draAccount, "a"), owned("name: a, controller: true"), ""}, ""},
+		{write{on(draAccount, "a"), owned("name: b, blockOwnerDeletion: true"), ""}, holds},
+		{write{on(draAccount, "a"), slice("tandem.dev", "nodeName: a"),
 			slice("gpu.nvidia.com", "nodeName: a")}, foreign},
-		{write{on(draAccount, "a"), admission.Create, slice("gpu.nvidia.com", "nodeName: a"), ""}, foreign},
-		{write{on(draAccount, "a"), admission.Delete, "", slice("gpu.nvidia.com", "nodeName: a")}, foreign},
-		{write{on(draAccount, ""), admission.Create, mine, ""}, noNode},
-		{write{on(draAccount, ""), admission.Create, slice("tandem.dev", "nodeName: ''"), ""}, noNode},
-		{write{on("system:node:b", ""), admission.Delete, "", mine}, ""},
-		{write{on("system:serviceaccount:kube-system:other", "b"), admission.Create, mine, ""}, ""},
+		{write{on(draAccount, "a"), slice("gpu.nvidia.com", "nodeName: a"), ""}, foreign},
+		{write{on(draAccount, "a"), "", slice("gpu.nvidia.com", "nodeName: a")}, foreign},
+		{write{on(draAccount, ""), mine, ""}, noNode},
+		{write{on(draAccount, ""), slice("tandem.dev", "nodeName: ''"), ""}, noNode},
+		{write{on("system:node:b", ""), "", mine}, ""},
+		{write{on("system:serviceaccount:kube-system:other", "b"), mine, ""}, ""},
 	} {
 		expect(t, judge(t, policy, c.write), c.want, fmt.Sprint(c.write))
 	}
@@ -121,7 +120,7 @@ func TestOnlyItsOwnDevicesOfAClaim(t *testing.T) {
 		{elsewhere + onB("") + ", " + nic + "]", elsewhere + nic + "]", refused},
 		{elsewhere + nic + "]", elsewhere + "]", refused},
 	} {
-		w := write{on(draAccount, "a"), admission.Update, claim(c.after), claim(c.before)}
+		w := write{on(draAccount, "a"), claim(c.after), claim(c.before)}
 		expect(t, judge(t, policy, w), c.want, c.before+" -> "+c.after)
 		w.user = on(draAccount, "")
 		expect(t, judge(t, policy, w), "names no node", "by a token of no pod: "+c.after)

@@ -43,11 +43,22 @@ func decode[T any](t *testing.T, o object) T {
 	return value
 }
 
-// write is what somebody does to an object.
+// write is what somebody does to an object, in YAML: the object afterwards, "" if it is deleted, and
+// before, "" if it is created.
 type write struct {
 	user          user.Info
-	operation     admission.Operation
-	object, older string // YAML; older is what is there already; "" for none
+	object, older string
+}
+
+func (w write) operation() admission.Operation {
+	switch {
+	case w.older == "":
+		return admission.Create
+	case w.object == "":
+		return admission.Delete
+	default:
+		return admission.Update
+	}
 }
 
 // judge is what the API server does with a policy: the reasons why it refuses, none where it does not. The
@@ -78,7 +89,7 @@ func judge(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy, w write) 
 	_, subresource, _ := strings.Cut(policy.Spec.MatchConstraints.ResourceRules[0].Resources[0], "/")
 	attributes := &admission.VersionedAttributes{
 		Attributes: admission.NewAttributesRecord(after, before, kind, "team", "x", resource, subresource,
-			w.operation, nil, false, w.user),
+			w.operation(), nil, false, w.user),
 		VersionedObject: admission.NewLazyObject(after), VersionedOldObject: admission.NewLazyObject(before),
 		VersionedKind: kind,
 	}

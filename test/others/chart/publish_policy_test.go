@@ -4,8 +4,6 @@ package chart_test
 
 import (
 	"testing"
-
-	"k8s.io/apiserver/pkg/admission"
 )
 
 const account = "system:serviceaccount:kube-system:tandem"
@@ -65,10 +63,7 @@ func TestOnlyItsOwnObjects(t *testing.T) {
 		{mine, feature("tandem-a", ofNode("a"), "features: {instances: {pci.device: {elements: []}}}"), features},
 		{"", feature("tandem-a", ofNode("a"), ""), ""},
 	} {
-		w := write{on(account, "a"), admission.Create, c.after, c.before}
-		if c.before != "" {
-			w.operation = admission.Update
-		}
+		w := write{on(account, "a"), c.after, c.before}
 		expect(t, judge(t, policy, w), c.want, c.before+" -> "+c.after)
 		w.user = on(account, "")
 		expect(t, judge(t, policy, w), noNode, "by a token of no pod: "+c.after)
