@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
 // otherArch is an architecture that is not this machine's.
@@ -40,11 +43,18 @@ func foreign(t *testing.T) string {
 	return bin
 }
 
-// TestTwoArchitectures: nodes of either kind find their image under one name.
+// TestTwoArchitectures: nodes of either kind find their image under one name, whose tag is that of the
+// version.
 func TestTwoArchitectures(t *testing.T) {
-	own, other := programs(t), foreign(t)
-	file, _ := packImage(t, own+","+other, standIn(own)+","+standIn(other))
-	checkArchitectures(t, file, "registry.example/tandem:v1")
+	own, other, to := programs(t), foreign(t), filepath.Join(t.TempDir(), "image.tar")
+	var out bytes.Buffer
+	ready(t, run([]string{"--bin", own + "," + other, "--busybox", standIn(own) + "," + standIn(other),
+		"--tag", "registry.example:5000/tandem", "--tarball", to}, &out))
+	name := "registry.example:5000/tandem:" + version.Tag(version.Of(nil))
+	if !strings.Contains(out.String(), name+"@sha256:") {
+		t.Errorf("printed %s, want %s", &out, name)
+	}
+	checkArchitectures(t, to, name)
 }
 
 // checkArchitectures: a tarball has one image for each architecture under a name.
@@ -64,6 +74,7 @@ func checkArchitectures(t *testing.T, file, name string) {
 	ready(t, err)
 	manifest, err := index.IndexManifest()
 	ready(t, err)
+	checkLabels(t, "the index", manifest.Annotations)
 	var found []string
 	for _, m := range manifest.Manifests {
 		image, err := index.Image(m.Digest)

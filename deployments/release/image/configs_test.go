@@ -8,13 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/test/apiserver"
-	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 // chartPod is the pod of one of the chart's DaemonSets, with configurations by the node's label.
@@ -52,15 +50,14 @@ func TestChartConfigs(t *testing.T) {
 	slices.Reverse(p.spec.Containers) // the first is the first of the process namespace, which pause is else
 	all := p.start(t)
 	manager, daemon := all[0], all[1]
-	registered := func() string {
-		t.Helper()
-		return kubelettest.Await(t, n.kubelet.Plugins).Request.GetResourceName()
-	}
-	if got := registered(); got != "tandem.dev/rdma_vf" {
+	if got := n.registered(t); got != "tandem.dev/rdma_vf" {
 		t.Errorf("without a label: registered %s", got)
 	}
 	api.Set("none-such")
-	await(t, manager, apiserver.RDMALabel+` names the configuration`)
+	const named = apiserver.RDMALabel + ` names the configuration`
+	if !comes(func() bool { return strings.Contains(manager.said(t), named) }) {
+		t.Fatalf("it does not say %q:\n%s", named, manager.said(t))
+	}
 	select {
 	case <-daemon.ended:
 		t.Errorf("a label without a configuration ends it:\n%s", daemon.said(t))
@@ -72,19 +69,7 @@ func TestChartConfigs(t *testing.T) {
 		t.Errorf("the signal ends it with exit code %d:\n%s", code, daemon.said(t))
 	}
 	start(t, p.process(t, p.spec.Containers[1]), manager)
-	if got := registered(); got != "tandem.dev/other_vf" {
+	if got := n.registered(t); got != "tandem.dev/other_vf" {
 		t.Errorf("with a label: registered %s", got)
-	}
-}
-
-// await waits until a container has said something.
-func await(t *testing.T, r *running, want string) {
-	t.Helper()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for began := time.Now(); !strings.Contains(r.said(t), want); <-look.C {
-		if time.Since(began) > kubelettest.Limit {
-			t.Fatalf("it does not say %q:\n%s", want, r.said(t))
-		}
 	}
 }

@@ -179,11 +179,7 @@ func TestDeployersConfig(t *testing.T) {
 			api := apiserver.Start(t, "")
 			n.joinCluster(t, api)
 			n.run(t, readSpec(t, spec))
-			registered := func() string {
-				t.Helper()
-				return kubelettest.Await(t, n.kubelet.Plugins).Request.GetResourceName()
-			}
-			if got := registered(); got != "nvidia.com/gpu" {
+			if got := n.registered(t); got != "nvidia.com/gpu" {
 				t.Errorf("without a label: registered %s", got)
 			}
 			for _, step := range []struct{ label, want string }{
@@ -191,7 +187,7 @@ func TestDeployersConfig(t *testing.T) {
 				{"", "nvidia.com/gpu"},
 			} {
 				api.Set(step.label)
-				if got := registered(); got != step.want {
+				if got := n.registered(t); got != step.want {
 					t.Errorf("label %q: registered %s, want %s", step.label, got, step.want)
 				}
 			}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -235,32 +236,20 @@ func (s stage) entries(t *testing.T) map[string]entry {
 	t.Helper()
 	list := map[string]entry{}
 	ready(t, filepath.WalkDir(s.root, func(file string, of fs.DirEntry, err error) error {
-		if err != nil || file == s.root {
-			return err
-		}
+		ready(t, err)
 		info, err := of.Info()
-		if err != nil {
-			return err
-		}
+		ready(t, err)
 		name, _ := filepath.Rel(s.root, file) // both are absolute
-		var link string
-		var content io.Reader
-		switch {
-		case info.Mode().Type() == fs.ModeSymlink:
-			if link, err = os.Readlink(file); err != nil {
-				return err
-			}
-		case info.Mode().IsRegular():
-			opened, err := os.Open(file)
-			if err != nil {
-				return err
-			}
-			defer opened.Close()
-			content = opened
+		link, _ := os.Readlink(file)          // "" of all but links
+		var content []byte
+		if info.Mode().IsRegular() {
+			content, err = os.ReadFile(file)
+			ready(t, err)
 		}
-		list[name] = newEntry(t, info.Mode(), link, content)
+		list[name] = newEntry(t, info.Mode(), link, bytes.NewReader(content))
 		return nil
 	}))
+	delete(list, ".")
 	return list
 }
 
@@ -307,40 +296,31 @@ func copyContext(t *testing.T, to string) {
 	t.Helper()
 	left := ignored(t)
 	ready(t, filepath.WalkDir(top, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || file == top {
-			return err
-		}
+		ready(t, err)
 		name, err := filepath.Rel(top, file)
-		if err != nil {
-			return err
-		}
+		ready(t, err)
 		ignore, err := left.MatchesOrParentMatches(name)
+		ready(t, err)
+		target := filepath.Join(to, name)
 		switch {
-		case err != nil:
-			return err
+		case name == ".":
+		case (name == ".git" || ignore) && entry.IsDir():
+			return fs.SkipDir
 		case name == ".git" || ignore:
-			if entry.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
 		case entry.IsDir():
-			return os.Mkdir(filepath.Join(to, name), 0o755)
+			return os.Mkdir(target, 0o755)
 		case entry.Type() == fs.ModeSymlink:
 			link, err := os.Readlink(file)
-			if err != nil {
-				return err
-			}
-			return os.Symlink(link, filepath.Join(to, name))
+			ready(t, err)
+			return os.Symlink(link, target)
+		default:
+			info, err := entry.Info()
+			ready(t, err)
+			content, err := os.ReadFile(file)
+			ready(t, err)
+			return os.WriteFile(target, content, info.Mode().Perm())
 		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(to, name), content, info.Mode().Perm())
+		return nil
 	}))
 }
 

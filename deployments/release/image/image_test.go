@@ -18,6 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
 // packImage runs the command and returns the tarball and what was printed.
@@ -25,10 +27,8 @@ func packImage(t *testing.T, bin, busybox string) (file, printed string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "image.tar")
 	var out bytes.Buffer
-	if err := run([]string{"--bin", bin, "--busybox", busybox, "--tag", "registry.example/tandem:v1",
-		"--tarball", file}, &out); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, run([]string{"--bin", bin, "--busybox", busybox, "--tag", "registry.example/tandem:v1",
+		"--tarball", file}, &out))
 	return file, strings.ReplaceAll(out.String(), file, "FILE")
 }
 
@@ -41,9 +41,7 @@ func TestTwoBuildsAreOne(t *testing.T) {
 	}
 	a, errA := os.ReadFile(first)
 	b, errB := os.ReadFile(second)
-	if err := errors.Join(errA, errB); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, errors.Join(errA, errB))
 	if !bytes.Equal(a, b) {
 		t.Error("two builds differ")
 	}
@@ -56,16 +54,13 @@ func TestTarball(t *testing.T) {
 	bin := programs(t)
 	file, _ := packImage(t, bin, standIn(bin))
 	image, err := tarball.ImageFromPath(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	if err := validate.Image(image); err != nil {
 		t.Error(err)
 	}
 	content, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
+	checkLabels(t, "the image", content.Config.Labels)
 	// What manifests take for granted that name neither.
 	if c := content.Config; c.User != "" && c.User != "0" || c.WorkingDir != "/root" || len(c.Cmd) > 0 {
 		t.Errorf("user %q, folder %q, arguments %q; want root in /root and none", c.User, c.WorkingDir, c.Cmd)
@@ -78,27 +73,35 @@ func TestTarball(t *testing.T) {
 	root := t.TempDir()
 	unpack(t, file, filepath.Join(root, "oci"))
 	oci, err := layout.ImageIndexFromPath(filepath.Join(root, "oci"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	if err := validate.Index(oci); err != nil {
 		t.Error(err)
 	}
 	index, err := os.ReadFile(filepath.Join(root, "oci/index.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	if !strings.Contains(string(index), `"io.containerd.image.name": "registry.example/tandem:v1"`) {
 		t.Errorf("index.json does not name the image for containerd:\n%s", index)
+	}
+}
+
+// checkLabels: an image says what it is, and so does the index of two, which is all that a registry's page
+// shows.
+func checkLabels(t *testing.T, what string, labels map[string]string) {
+	t.Helper()
+	for _, key := range []string{"title", "source", "licenses", "version"} {
+		if labels["org.opencontainers.image."+key] == "" {
+			t.Errorf("%s has no label %s: %v", what, key, labels)
+		}
+	}
+	if labels[labelVersion] != version.Of(nil) {
+		t.Errorf("%s is of version %s, the programs of %s", what, labels[labelVersion], version.Of(nil))
 	}
 }
 
 // unpack unpacks a tarball into a folder.
 func unpack(t *testing.T, file, dir string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.MkdirAll(dir, 0o755))
 	if out, err := exec.Command("tar", "-xf", file, "-C", dir).CombinedOutput(); err != nil {
 		t.Fatalf("unpack %s: %v\n%s", file, err, out)
 	}
@@ -120,27 +123,17 @@ func unpackImage(t *testing.T, bin, root string) {
 	}
 	file, _ := packImage(t, bin, shell(t))
 	image, err := tarball.ImageFromPath(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	layers, err := image.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	for i, layer := range layers {
 		content, err := layer.Uncompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		packed := filepath.Join(t.TempDir(), fmt.Sprint(i))
 		out, err := os.Create(packed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		_, err = io.Copy(out, content)
-		if err := errors.Join(err, out.Close(), content.Close()); err != nil {
-			t.Fatal(err)
-		}
+		ready(t, errors.Join(err, out.Close(), content.Close()))
 		unpack(t, packed, root)
 	}
 }
@@ -163,9 +156,7 @@ func TestContainerdName(t *testing.T) {
 		"registry.example/tandem:v1": "registry.example/tandem:v1",
 	} {
 		reference, err := name.NewTag(tag)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		if got := containerdName(reference); got != want {
 			t.Errorf("%s is %s to containerd, want %s", tag, got, want)
 		}
@@ -185,12 +176,7 @@ func TestAsOperatorsCallIt(t *testing.T) {
 	for name, content := range map[string]string{
 		"bin/entrypoint.sh": script, "run/ready": "NVIDIA_DRIVER_ROOT=/driver-root\n",
 	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(root, name), content)
 	}
 	for _, test := range []struct {
 		dir  string
@@ -234,9 +220,7 @@ func TestAsOperatorsCallIt(t *testing.T) {
 // TestGlibc packs a program that is linked with glibc, as one that opens a GPU vendor's library is.
 func TestGlibc(t *testing.T) {
 	bin := t.TempDir()
-	if err := os.CopyFS(bin, os.DirFS(programs(t))); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.CopyFS(bin, os.DirFS(programs(t))))
 	source := t.TempDir()
 	for name, content := range map[string]string{
 		"go.mod": "module linked\n",
@@ -275,4 +259,32 @@ func TestErrors(t *testing.T) {
 			t.Errorf("image %q: %v, want %q", test.args, err, test.want)
 		}
 	}
+}
+
+// TestScheduler packs a program in the scheduler's place: to build that takes minutes.
+func TestScheduler(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "image.tar")
+	var out bytes.Buffer
+	ready(t, run([]string{"--scheduler", standIn(programs(t)), "--tag", "example/tandem-scheduler:v1",
+		"--tarball", to}, &out))
+	if !strings.Contains(out.String(), "example/tandem-scheduler:v1@sha256:") {
+		t.Errorf("got %s", &out)
+	}
+	image, err := tarball.ImageFromPath(to, nil)
+	ready(t, err)
+	config, err := image.ConfigFile()
+	ready(t, err)
+	checkLabels(t, "the scheduler's image", config.Config.Labels)
+	if got := config.Config; got.User != "65532" || got.Entrypoint[0] != "tandem-scheduler" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestSchedulerOfTwoArchitectures(t *testing.T) {
+	own, other, to := programs(t), foreign(t), filepath.Join(t.TempDir(), "image.tar")
+	ready(t, run([]string{
+		"--scheduler", filepath.Join(own, "tandem") + "," + filepath.Join(other, "tandem"),
+		"--tag", "registry.example/tandem-scheduler:v1", "--tarball", to,
+	}, t.Output()))
+	checkArchitectures(t, to, "registry.example/tandem-scheduler:v1")
 }

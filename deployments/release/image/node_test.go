@@ -125,9 +125,7 @@ func (n *node) run(t *testing.T, spec corev1.PodSpec) *pod {
 // meet waits until both resources take part in one coordination, in the folder that all deployers mount.
 func (n *node) meet(t *testing.T, resources ...string) {
 	t.Helper()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for began := time.Now(); time.Since(began) < kubelettest.Limit; <-look.C {
+	if !comes(func() bool {
 		answer, _ := coordination.Status(t.Context(), coordination.RunDir(n.kubeletDir()))
 		there := 0
 		for _, r := range answer.GetResources() {
@@ -135,11 +133,28 @@ func (n *node) meet(t *testing.T, resources ...string) {
 				there++
 			}
 		}
-		if there == len(resources) {
-			return
+		return there == len(resources)
+	}) {
+		t.Fatalf("%v do not meet", resources)
+	}
+}
+
+// comes reports whether something becomes so in time.
+func comes(so func() bool) bool {
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for began := time.Now(); !so(); <-look.C {
+		if time.Since(began) > kubelettest.Limit {
+			return false
 		}
 	}
-	t.Fatalf("%v do not meet", resources)
+	return true
+}
+
+// registered returns the resource of the next plugin that registers with the kubelet.
+func (n *node) registered(t *testing.T) string {
+	t.Helper()
+	return kubelettest.Await(t, n.kubelet.Plugins).Request.GetResourceName()
 }
 
 // card is the address of a GPU.
