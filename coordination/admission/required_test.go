@@ -105,5 +105,8 @@ func TestLateAllocateOfStrictPodIsRecorded(t *testing.T) {
 				}
 			}
 		}
+		if c := a.coordinator.current().open.container; c.Lacks(gpus) || c.Lacks(vfs) {
+			t.Errorf("%v: the container has %v", order, c.Devices)
+		}
 	}
 }
