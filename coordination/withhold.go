@@ -40,7 +40,8 @@ type withholder struct {
 
 	looking chan struct{} // full during a look, which reads and may wait
 	found   holders.Holders
-	ended   map[string]bool
+	ended   map[string]bool          // pods, by UID
+	absent  map[string]bool          // pods of an earlier kubelet that are not listed yet, by UID
 	told    map[string]holders.Known // pods in lists, by UID
 	seen    kubelet.Identity         // of the checkpoint at the last look
 	shared  bool                     // found has an offered device under another name, also of an ended pod
@@ -166,13 +167,13 @@ func (w *withholder) lookAt(offerIsNew bool) {
 	w.seen = recorded.Identity
 	life := w.life() // a kubelet that has written the checkpoint is seen
 	w.found, _ = holders.Find(holders.Sources{
-		Recorded: kubelet.Read(recorded, nil), Before: w.alive(), Known: w.told, Kubelet: life,
+		Recorded: kubelet.Read(recorded, nil), Before: without(w.found, w.ended), Known: w.told, Kubelet: life,
 	})
 	held := heldElsewhere(w.found, offered)
 	w.shared = len(held) > 0
 	if w.shared {
 		w.readEnds(life)
-		held = heldElsewhere(w.alive(), offered)
+		held = heldElsewhere(without(without(w.found, w.ended), w.absent), offered)
 	}
 	if maps.Equal(held, before) {
 		return
@@ -189,19 +190,20 @@ func (w *withholder) lookAt(offerIsNew bool) {
 	w.raiseAll()
 }
 
-// alive returns the holders except those of pods that have ended.
-func (w *withholder) alive() (alive holders.Holders) {
-	for _, h := range w.found {
-		if !w.ended[h.UID] {
-			alive = append(alive, h)
+// without returns the holders except those of some pods.
+func without(all holders.Holders, pods map[string]bool) (left holders.Holders) {
+	for _, h := range all {
+		if !pods[h.UID] {
+			left = append(left, h)
 		}
 	}
-	return alive
+	return left
 }
 
 // readEnds reads which pods have ended, by the kubelet's own list. A listed pod has not: a static pod comes
 // back with the same UID, and gets the devices that it had without another checkpoint. Of a pod of an earlier
-// kubelet, which the checkpoint lacks, nothing but the list shows that it lives.
+// kubelet, which the checkpoint lacks, nothing but the list shows that it lives: a kubelet that has just
+// started adds its pods one by one, and an absent pod holds nothing until the list has it.
 func (w *withholder) readEnds(kubeletLife string) {
 	ctx, cancel := context.WithTimeout(context.Background(), withholdTimeout)
 	defer cancel()
@@ -214,18 +216,19 @@ func (w *withholder) readEnds(kubeletLife string) {
 		life = ""
 	}
 	listed := admission.PodsOf(answer)
-	ended, told := map[string]bool{}, map[string]holders.Known{}
+	ended, absent, told := map[string]bool{}, map[string]bool{}, map[string]holders.Known{}
 	for _, h := range w.found {
 		before, wasTold := w.told[h.UID]
 		_, now := listed.Names[h.UID]
-		ended[h.UID] = !now && (w.ended[h.UID] || h.Life != kubeletLife || listed.Lack(h.UID, life, before))
+		ended[h.UID] = !now && (w.ended[h.UID] || listed.Lack(h.UID, life, before))
+		absent[h.UID] = !now && h.Life != kubeletLife
 		if now {
 			told[h.UID] = holders.Known{Told: true, Life: life}
 		} else if wasTold {
 			told[h.UID] = before
 		}
 	}
-	w.ended, w.told = ended, told
+	w.ended, w.absent, w.told = ended, absent, told
 }
 
 // heldElsewhere returns the offered devices with a holder under another name.

@@ -141,7 +141,8 @@ func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
 	return Announced{s.tree, s.resources.All(), before}, changed
 }
 
-// maxOpen is the maximum time of an open Allocate. No plugin takes longer: it has died, or its report was lost.
+// maxOpen is the maximum time of an open Allocate. No plugin takes longer: it has died, or its report was
+// lost.
 const maxOpen = time.Second
 
 // openAllocates are the open calls of the kubelet. PodResources List must not be called meanwhile: the

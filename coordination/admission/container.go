@@ -10,7 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// recipient is a container in admission, with the devices allocated so far. A committed recipient is immutable.
+// recipient is a container in admission, with the devices allocated so far. A committed recipient is
+// immutable.
 type recipient struct {
 	ID      int // unique among containers in admission; 0 before the first question or Allocate
 	Asker   *asker

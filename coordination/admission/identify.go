@@ -96,7 +96,8 @@ func (e *evidence) containerOf(asker *asker, following *recipient) recipient {
 //
 //   - a pod new since the last List comes first;
 //   - else the youngest pod: the kubelet admits a batch of new pods from the oldest on (HandlePodAdditions in
-//     pkg/kubelet/kubelet.go), and lists each just before its admission; its containers in order of allocation.
+//     pkg/kubelet/kubelet.go), and lists each just before its admission; its containers in order of
+//     allocation.
 func (e *evidence) likeliest(q *api.PreferRequest, candidates []asker, answer intent.Answer) *asker {
 	if len(candidates) == 0 {
 		return nil

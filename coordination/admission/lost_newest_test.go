@@ -9,14 +9,18 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// A container that no question has followed runs: its pod is listed as started. The kubelet starts without its
-// records, and shows the container without devices. The container keeps its device, for the next server too.
+// A container that no question has followed runs: its pod is listed as started. The kubelet starts without
+// its records, and shows the container without devices. The container keeps its device, for the next server
+// too.
 func TestLostNewestContainer(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]func(a *admission){
 		"the same server": func(*admission) {},
-		"a takeover after the start of the kubelet":   func(a *admission) { a.takeOver() },
-		"a takeover, and no List of the next kubelet": func(a *admission) { a.takeOver(); a.coordinator.MayList = false },
+		"a takeover after the start of the kubelet": func(a *admission) { a.takeOver() },
+		"a takeover, and no List of the next kubelet": func(a *admission) {
+			a.takeOver()
+			a.coordinator.MayList = false
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

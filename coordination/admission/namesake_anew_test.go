@@ -10,8 +10,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// A pod with an init container has ended, and a later pod of the name gets the same VF as the answer to a question, which proves the end
-// of the earlier pod: its GPUs are free. A takeover between question and Allocate changes nothing.
+// A pod with an init container has ended, and a later pod of the name gets the same VF as the answer to a
+// question, which proves the end of the earlier pod: its GPUs are free. A takeover between question and
+// Allocate changes nothing.
 func TestNamesakeAfterATakeoverAmidAQuestion(t *testing.T) {
 	t.Parallel()
 	for _, source := range []intent.Source{"", intent.Kubelet, intent.PodsAPI} {
@@ -27,12 +28,12 @@ func TestNamesakeAfterATakeoverAmidAQuestion(t *testing.T) {
 					chosen, _ := a.ask(resource, 0, 1)
 					a.take(name, resource, chosen)
 				}
-				a.recordedPods[name] = map[string]kubelet.Devices{"init": a.pods[name]["c"], "c": a.pods[name]["c"]} // c has taken over
+				early := a.pods[name]["c"]
+				a.recordedPods[name] = map[string]kubelet.Devices{"init": early, "c": early} // c has taken over
 				a.record()
 				a.pending("small", wish{0, 1})
 				a.ask(vfs, 0, 1) // a look shows the names
 				a.remove(kubelet.Pod{Namespace: "team", Name: "small"})
-				early := a.pods[name]["c"]
 				a.remove(name) // and no checkpoint
 
 				a.pending(name.Name, wish{1, 1})

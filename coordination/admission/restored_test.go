@@ -52,8 +52,9 @@ func TestSavedHoldersAreLimited(t *testing.T) {
 	c, next := emptyServer(), emptyServer()
 	c.current().hold(make(holders.Holders, maxHolders+2))
 	saved := c.save()
-	if err := next.restore(saved, slog.New(slog.DiscardHandler)); err != nil || len(next.current().found) != maxHolders {
-		t.Errorf("%v, %d holders", err, len(next.current().found))
+	err := next.restore(saved, slog.New(slog.DiscardHandler))
+	if n := len(next.current().found); err != nil || n != maxHolders {
+		t.Errorf("%v, %d holders", err, n)
 	}
 	saved.Found = append(saved.Found, holders.Holder{})
 	if err := emptyServer().restore(saved, slog.New(slog.DiscardHandler)); err == nil {
@@ -61,7 +62,7 @@ func TestSavedHoldersAreLimited(t *testing.T) {
 	}
 }
 
-// A version before has a text of a pod, mostly "", that this version does not use.
+// A version before has texts that this version does not use.
 func TestKnownPodsOfAVersionBefore(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "8a2ff4e1-3d5c-4f64-9d1e-6f2d8a1c0b7e", "2026-11-28T08:00:00Z"} {

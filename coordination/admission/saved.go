@@ -84,7 +84,8 @@ func saveAdmission(open *openAdmission, now time.Time) *savedAdmission {
 		return nil
 	}
 	k := &savedAdmission{
-		Container: *open.container, Recorded: open.recorded, Devices: open.devices, Files: open.files, VFs: open.vfs,
+		Container: *open.container, Recorded: open.recorded, Devices: open.devices, Files: open.files,
+		VFs: open.vfs,
 	}
 	k.Container.Pods = k.Container.Pods[:min(len(k.Container.Pods), maxPods)]
 	if a := k.Container.Asker; a != nil {

@@ -155,7 +155,9 @@ func TestNextServerHasTheState(t *testing.T) {
 		Life: "life",
 	}}
 	s.known = map[string]holders.Known{"uid": {Pod: pod, Told: true}}
-	s.listing = listing{Read: true, Life: "life", Pods: map[kubelet.Pod]bool{pod: true}, Arrived: []kubelet.Pod{pod}}
+	s.listing = listing{
+		Read: true, Life: "life", Pods: map[kubelet.Pod]bool{pod: true}, Arrived: []kubelet.Pod{pod},
+	}
 	holder := holders.Holder{
 		UID: "uid", Pod: pod, Name: "c", Devices: devices, Open: true, Init: true, Life: "life", Lost: true,
 	}

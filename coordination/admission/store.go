@@ -237,9 +237,7 @@ func decodeState[T any](content []byte) (value T, boot string, err error) {
 	if sum := crc32.ChecksumIEEE(e.Value); sum != e.Checksum {
 		return value, "", fmt.Errorf("parse saved state: checksum is %d, should be %d", sum, e.Checksum)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(e.Value))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&value); err != nil {
+	if err := json.Unmarshal(e.Value, &value); err != nil {
 		return value, "", fmt.Errorf("parse saved state: %w", err)
 	}
 	return value, e.Boot, nil

@@ -106,7 +106,7 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unknown, err := encodeState(boot(t), map[string]int{"pods_of_tomorrow": 1})
+	other, err := encodeState(boot(t), []string{"pods_of_tomorrow"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 		"changed":     {put(bytes.Replace(good, []byte("train"), []byte("trail"), 1), 0o600), "checksum"},
 		"no version":  {put(bytes.Replace(good, version, []byte(`"version":0`), 1), 0o600), "version 0"},
 		"no checksum": {put(bytes.Replace(good, []byte("checksum"), []byte("sum"), 1), 0o600), "checksum"},
-		"unknown key": {put(unknown, 0o600), "pods_of_tomorrow"},
+		"other type":  {put(other, 0o600), "cannot unmarshal array"},
 		"writable":    {put(good, 0o622), "without write permission for other users"},
 		"too large":   {put(make([]byte, maxState+1), 0o600), "more than"},
 		"link":        {func(name string) error { return os.Symlink("/dev/zero", name) }, "symbolic links"},

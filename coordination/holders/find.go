@@ -211,6 +211,15 @@ func (e *ended) judge(containers []*Holder) {
 	}
 }
 
+// showsOwn reports whether List shows a recorded container with any of its devices, except those that the
+// kubelet has given since: to a later pod of the name.
+func (e *ended) showsOwn(h *Holder) bool {
+	shown := e.Containers[h.Container()]
+	return h.Pod != (kubelet.Pod{}) && h.has(func(d device) bool {
+		return slices.Contains(shown[d.resource], d.id) && !e.isGiven(d)
+	})
+}
+
 // isGone reports whether a recorded container proves the end of its pod.
 func (e *ended) isGone(h *Holder) bool {
 	if e.isComplete() || e.isTold(h.UID) {
@@ -228,7 +237,7 @@ func (e *ended) isGone(h *Holder) bool {
 // has not written its checkpoint since.
 func (e *ended) wasFreed(h *Holder) bool {
 	now := e.moment()
-	return now != (moment{}) && e.known[h.UID].freed == now && !e.alive[podKey(h)]
+	return now != (moment{}) && e.known[h.UID].Freed == now && !e.alive[podKey(h)]
 }
 
 // learnFreed stores the pods whose devices the kubelet has freed at the List of this search.
@@ -239,7 +248,7 @@ func (e *ended) learnFreed(containers []*Holder) {
 	}
 	for _, h := range containers {
 		if known := e.learned[h.UID]; e.gone[podKey(h)] && !e.alive[podKey(h)] {
-			known.freed = now
+			known.Freed = now
 			e.learned[h.UID] = known
 		}
 	}

@@ -72,8 +72,7 @@ type Known struct {
 	Admitted   bool     // the pod is newer than the last List, or that List did not show its name
 	Life       string   // of the kubelet of that List
 	Told       bool     // a request source has listed the pod
-	freed      moment   // when a List has proved the end of the pod; zero for never
-	After      string   `json:",omitempty"` // in files of earlier versions; unused
+	Freed      moment   `json:",omitzero"` // when a List has proved the end of the pod; zero for never
 }
 
 // Pods are the living pods by UID, by the kubelet's own list.

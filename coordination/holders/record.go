@@ -55,7 +55,8 @@ const maxUnlisted = 256
 // lost returns the holders of the last search that the checkpoint lacks although their pods live: a kubelet
 // has started since, without its records, and offers the devices of running containers. A container that
 // starts again gets devices again; then the init containers of its pod have ended. Unlisted are those whose
-// pods a list that may be incomplete lacks.
+// pods a list that may be incomplete lacks: of a container known by its Allocates alone only the list, once
+// it has the pod, says whether the container runs.
 func (r *record) lost(named *podNames) (all []*Holder, unlisted Holders) {
 	recorded, pods := r.checkpoint.Containers(), map[string]bool{}
 	for key := range recorded {
@@ -66,7 +67,13 @@ func (r *record) lost(named *podNames) (all []*Holder, unlisted Holders) {
 		isOfAnother := h.Life == "" || h.Life != r.kubelet
 		isLost := h.Lost || r.unreadable == nil && isOfAnother && !r.isInAdmission(&h, named)
 		_, has := recorded[h.UID+"/"+h.Name]
-		if !isLost || has || h.Init && pods[h.UID] {
+		switch isOpen := h.Open && !h.Lost; {
+		case has || h.Init && pods[h.UID]:
+			continue
+		case isOpen && isOfAnother && h.Life != "" && named.mayBeListed(h.UID):
+			unlisted = append(unlisted, h)
+			continue
+		case !isLost:
 			continue
 		}
 		mayReturn := h.Lost || named.untold == nil
@@ -167,11 +174,6 @@ func (l *listing) shows(d device) bool {
 	return shown
 }
 
-// showsOwn reports whether List shows a recorded container with any of its devices.
-func (l *listing) showsOwn(h *Holder) bool {
-	return h.Pod != (kubelet.Pod{}) && h.Devices.HasAny(l.Containers[h.Container()])
-}
-
 // showsElsewhere reports whether List shows a device of a recorded container with a container of another pod:
 // the pods' names differ, or the pod in List has another container of the recorded name.
 func (l *listing) showsElsewhere(h *Holder, d device) bool {
@@ -218,6 +220,11 @@ func (n *podNames) isTold(uid string) bool {
 // answers, has listed it.
 func (n *podNames) mayLive(uid string) bool {
 	return n.isTold(uid) || n.untold != nil && n.known[uid].Told
+}
+
+// mayBeListed reports whether a list that may be incomplete does not have a pod yet.
+func (n *podNames) mayBeListed(uid string) bool {
+	return n.untold == nil && !n.told.All && n.kubelet != "" && uid != "" && !n.isTold(uid)
 }
 
 // lacks reports whether the told pods prove that a pod has ended.
