@@ -71,18 +71,27 @@ func TestDocumentedHelm(t *testing.T) {
 	}
 }
 
+// pages are the contents of the documents, by file.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := docs.Files("../../..")
+	ready(t, err)
+	all := map[string]string{}
+	for _, file := range files {
+		content, err := os.ReadFile(filepath.Join("../../..", file))
+		ready(t, err)
+		all[file] = string(content)
+	}
+	return all
+}
+
 // TestDocumentedValues: what the guides say to set, in a command or beside one, are values of the chart too.
 // What stands in one piece of code belongs together.
 func TestDocumentedValues(t *testing.T) {
 	settings := regexp.MustCompile(`(--set(?:-json)?) '?([\w.]+=[^\s']+)`)
 	count := 0
-	files, err := docs.Files("../../..")
-	ready(t, err)
-	for _, file := range files {
-		content, err := os.ReadFile(filepath.Join("../../..", file))
-		ready(t, err)
-		for code := range strings.FieldsFuncSeq(string(content),
-			func(r rune) bool { return r == '`' || r == '\n' }) {
+	for file, content := range pages(t) {
+		for code := range strings.FieldsFuncSeq(content, func(r rune) bool { return r == '`' || r == '\n' }) {
 			values := map[string]any{}
 			for _, s := range settings.FindAllStringSubmatch(code, -1) {
 				count++
@@ -123,14 +132,10 @@ func TestDocumentedMistakes(t *testing.T) {
 func TestNamedValues(t *testing.T) {
 	values, err := helm.Values(filepath.Join(chartDir, "values.yaml"))
 	ready(t, err)
-	files, err := docs.Files("../../..")
-	ready(t, err)
 	named := regexp.MustCompile("`((?:cdi|gpu|metrics|rdma|scheduler|topologyFile)\\.[\\w.]+)`")
 	count := 0
-	for _, file := range files {
-		content, err := os.ReadFile(filepath.Join("../../..", file))
-		ready(t, err)
-		for _, found := range named.FindAllStringSubmatch(string(content), -1) {
+	for file, content := range pages(t) {
+		for _, found := range named.FindAllStringSubmatch(content, -1) {
 			if strings.HasSuffix(found[1], ".tandem.dev") {
 				continue // a DeviceClass
 			}

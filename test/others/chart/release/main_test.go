@@ -12,25 +12,32 @@ import (
 	"github.com/tandem-k8s/tandem/test/others/chart/render"
 )
 
-// TestRelease: the manifests of the chart, with the image, the namespace and the values of the command line.
+const chart = "../../../../deployments/helm/tandem"
+
+// TestRelease: the manifests of the chart for a version of Kubernetes, with the image, the namespace and
+// the values of the command line. Of two files the later one counts, key by key.
 func TestRelease(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte("log: {level: debug}\ngpu: {vendor: amd}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	c := choice{
-		chart: "../../../../deployments/helm/tandem", namespace: "gpus", kubernetes: render.Newest,
-		files:    []string{file},
+		chart: chart, namespace: "gpus", kubernetes: "1.35",
 		settings: []string{"image.repository=registry.example/tandem", "gpu.vendor=nvidia"},
 		texts:    []string{"image.tag=1"},
+	}
+	for _, values := range []string{
+		"{log: {level: info, format: json}, gpu: {vendor: amd}}", "log: {level: debug}",
+	} {
+		file := filepath.Join(t.TempDir(), "values.yaml")
+		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.files = append(c.files, file)
 	}
 	got, err := c.render()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"image: registry.example/tandem:1\n", "namespace: \"gpus\"\n",
-		"- --log-level=debug\n", "- --vendor=nvidia\n",
+		"image: registry.example/tandem:1\n", "namespace: \"gpus\"\n", "- --log-level=debug\n",
+		"- --log-format=json\n", "- --vendor=nvidia\n", "- --intent=pods-api,kubelet,podresources\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("there is no %q:\n%s", want, got)
@@ -42,22 +49,8 @@ func TestRelease(t *testing.T) {
 	kinds := strings.Join(regexp.MustCompile(`(?m)^kind: \w+`).FindAllString(got, -1), " ")
 	if want := strings.Repeat("kind: ValidatingAdmissionPolicy kind: ValidatingAdmissionPolicyBinding ", 3) +
 		"kind: ConfigMap kind: DaemonSet kind: DaemonSet kind: ClusterRole kind: ClusterRoleBinding " +
-		"kind: ServiceAccount"; kinds != want {
+		"kind: ClusterRole kind: ClusterRoleBinding kind: ServiceAccount"; kinds != want {
 		t.Errorf("%s, want %s", kinds, want)
-	}
-}
-
-// TestKubernetesOfRelease: on versions whose kubelets have no Pods API the daemons ask the kubelet.
-func TestKubernetesOfRelease(t *testing.T) {
-	for version, asks := range map[string]bool{render.Newest: false, "1.35": true, "v1.33.4": true} {
-		c := choice{chart: "../../../../deployments/helm/tandem", namespace: "gpus", kubernetes: version}
-		got, err := c.render()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(got, "--intent=pods-api,kubelet,podresources") != asks {
-			t.Errorf("%s: want the source kubelet %t:\n%s", version, asks, got)
-		}
 	}
 }
 
@@ -73,7 +66,7 @@ func TestBadValues(t *testing.T) {
 		{choice{kubernetes: "newest"}, `read the version "newest"`},
 	} {
 		if c.choice.chart == "" {
-			c.choice.chart = "../../../../deployments/helm/tandem"
+			c.choice.chart = chart
 		}
 		if c.choice.kubernetes == "" {
 			c.choice.kubernetes = render.Newest
@@ -85,21 +78,5 @@ func TestBadValues(t *testing.T) {
 		if _, err := os.Stat(c.choice.out); err == nil {
 			t.Errorf("%v: there is a file", c.choice)
 		}
-	}
-}
-
-// TestValuesOverride: of two files the later one counts, key by key.
-func TestValuesOverride(t *testing.T) {
-	dir := t.TempDir()
-	files := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
-	for i, content := range []string{"a: {b: 1, c: 2}", "a: {c: 3}"} {
-		if err := os.WriteFile(files[i], []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	values, err := render.Values(files...)
-	a, _ := values["a"].(map[string]any)
-	if err != nil || a["b"] != 1.0 || a["c"] != 3.0 {
-		t.Errorf("%v, %v", values, err)
 	}
 }
