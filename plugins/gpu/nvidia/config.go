@@ -229,19 +229,6 @@ func readFile(path string) (*file, error) {
 	return f, nil
 }
 
-// readSharing returns the sharing of the file, with warnings of settings without effect.
-func (f *file) readSharing(path string) (sharing, []string, error) {
-	switch {
-	case f.Sharing.MPS != nil:
-		return sharing{}, nil, fmt.Errorf("read the configuration %s: sharing.mps is not supported: "+
-			"use sharing.timeSlicing, or NVIDIA's own plugin on this node", path)
-	case f.Sharing.TimeSlicing == nil:
-		return sharing{}, nil, nil
-	default:
-		return f.Sharing.TimeSlicing.readSharing(path)
-	}
-}
-
 // Flags are the flags of NVIDIA's own plugin on the command line.
 type Flags struct{ all []*argument }
 
@@ -372,7 +359,13 @@ func (f *Flags) fromFile(c *Config) error {
 			c.File+": resources is not supported and is ignored, as by NVIDIA's own plugin")
 	}
 	var warnings []string
-	c.Sharing, warnings, err = content.readSharing(c.File)
+	switch {
+	case content.Sharing.MPS != nil:
+		err = fmt.Errorf("read the configuration %s: sharing.mps is not supported: "+
+			"use sharing.timeSlicing, or NVIDIA's own plugin on this node", c.File)
+	case content.Sharing.TimeSlicing != nil:
+		c.Sharing, warnings, err = content.Sharing.TimeSlicing.readSharing(c.File)
+	}
 	slices.Sort(warnings)
 	c.Warnings = append(c.Warnings, slices.Compact(warnings)...)
 	return err
