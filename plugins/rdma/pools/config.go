@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -163,31 +164,22 @@ type place struct {
 // warnOfKeys returns a warning for each key of a JSON object that the struct lacks, with the likely intended
 // key.
 func warnOfKeys(object json.RawMessage, into reflect.Type, text string, others ...place) (warnings []string) {
-	for _, key := range unknownKeys(object, into) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(object, &fields) != nil {
+		return nil
+	}
+	known := keysOf(into)
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		if slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, key) }) {
+			continue
+		}
 		warning := fmt.Sprintf("key %q is %s", key, text)
-		if meant := meantKey(key, keysOf(into), others); meant != "" {
+		if meant := meantKey(key, known, others); meant != "" {
 			warning += ": " + meant
 		}
 		warnings = append(warnings, warning)
 	}
 	return warnings
-}
-
-// unknownKeys returns the keys of a JSON object without a field in a struct, sorted.
-func unknownKeys(object json.RawMessage, into reflect.Type) []string {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(object, &fields) != nil {
-		return nil
-	}
-	var unknown []string
-	for key := range fields {
-		known := slices.ContainsFunc(keysOf(into), func(k string) bool { return strings.EqualFold(k, key) })
-		if !known {
-			unknown = append(unknown, key)
-		}
-	}
-	slices.Sort(unknown)
-	return unknown
 }
 
 // keysOf returns the keys that encoding/json reads into a struct, including those of embedded structs.

@@ -18,6 +18,8 @@ var (
 	pciNumber = regexp.MustCompile(`^[0-9a-f]{4}$`)         // of a vendor or device, in the format of conditions
 	pKey      = regexp.MustCompile(`^0x[0-9a-f]{4}$`)       // ports/1/pkeys/0
 	acpiIndex = regexp.MustCompile(`^(0|[1-9][0-9]{0,9})$`) // acpi_index
+	linkType  = regexp.MustCompile(`^(ether|infiniband)$`)  // the values of linkTypes
+	vdpaType  = regexp.MustCompile(`^(virtio|vhost)$`)      // the keys of vdpaDrivers
 )
 
 // findImpossible returns a warning for each value of a selector that no device can have. products is the key
@@ -34,8 +36,8 @@ func (s *Selector) findImpossible(products string) (warnings []string) {
 		{"rootDevices", pfsOf(s.RootDevices), addressRemedy},
 		{"acpiIndexes", s.ACPIIndexes, remedyUnless(acpiIndex, "want a number")},
 		{"pKeys", s.PKeys, remedyUnless(pKey, "want a number such as 0x8001, in lower case")},
-		{"linkTypes", s.LinkTypes, linkTypeRemedy},
-		{"vdpaType", oneIf(s.VDPAType != "", s.VDPAType), vdpaRemedy},
+		{"linkTypes", s.LinkTypes, remedyUnless(linkType, "want ether or infiniband")},
+		{"vdpaType", oneIf(s.VDPAType != "", s.VDPAType), remedyUnless(vdpaType, "want virtio or vhost")},
 	} {
 		for _, value := range c.values {
 			if remedy := c.remedy(value); remedy != "" {
@@ -81,20 +83,6 @@ func addressRemedy(value string) string {
 	default:
 		return "want a PCI address such as 0000:81:00.2"
 	}
-}
-
-func linkTypeRemedy(value string) string {
-	if value == "ether" || value == "infiniband" {
-		return ""
-	}
-	return "want ether or infiniband"
-}
-
-func vdpaRemedy(value string) string {
-	if _, known := vdpaDrivers[value]; known {
-		return ""
-	}
-	return "want virtio or vhost"
 }
 
 // nicDrivers are drivers of NICs and of functions for virtual machines, besides those of the machine.
