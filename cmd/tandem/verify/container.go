@@ -63,37 +63,32 @@ func (v *Check) findVFs(sys fs.FS, tree *topology.Tree, r *Verification) {
 		}
 		before := slices.Clone(r.VFs)
 		for id := range strings.SplitSeq(value, ",") {
-			v.addVF(sys, tree, r, before, name, strings.TrimSpace(id))
+			id = strings.TrimSpace(id)
+			address, err := topology.ParseAddress(id)
+			d, ok := tree.Device(address)
+			switch {
+			case err != nil:
+				r.fail("%s names %q, which is no PCI address", name, id)
+			case !ok:
+				r.fail("%s names %s, and this machine has no such PCI function", name, address)
+			case d.IsNIC() && !slices.ContainsFunc(before, func(vf VF) bool { return vf.Address == address }):
+				r.VFs = append(r.VFs, VF{Address: address, RDMA: d.RDMA, Netdevs: d.Netdevs})
+				v.checkVerbs(sys, r, address)
+			}
 		}
 	}
 }
 
-func (v *Check) addVF(
-	sys fs.FS, tree *topology.Tree, r *Verification, before []VF, variable, id string,
-) {
-	address, err := topology.ParseAddress(id)
-	if err != nil {
-		r.fail("%s names %q, which is no PCI address", variable, id)
-		return
-	}
-	d, ok := tree.Device(address)
-	if !ok {
-		r.fail("%s names %s, and this machine has no such PCI function", variable, address)
-		return
-	}
-	known := slices.ContainsFunc(before, func(vf VF) bool { return vf.Address == address })
-	if known || !d.IsNIC() {
-		return // an alias, or a device of another kind
-	}
-	r.VFs = append(r.VFs, VF{Address: address, RDMA: d.RDMA, Netdevs: d.Netdevs})
-	nodes, err := fs.ReadDir(sys, path.Join(topology.PCIDevices, address.String(), "infiniband_verbs"))
+// checkVerbs adds a failure for each RDMA device node of a VF that the container lacks.
+func (v *Check) checkVerbs(sys fs.FS, r *Verification, vf topology.Address) {
+	nodes, err := fs.ReadDir(sys, path.Join(topology.PCIDevices, vf.String(), "infiniband_verbs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // absent without RDMA
-		r.fail("RDMA device nodes of VF %s are not known: %v", address, err)
+		r.fail("RDMA device nodes of VF %s are not known: %v", vf, err)
 	}
 	for _, node := range nodes {
 		if !v.hasNode("infiniband/" + node.Name()) {
-			r.fail("VF %s has the RDMA device node /dev/infiniband/%s, and it is not in the container",
-				address, node.Name())
+			r.fail("VF %s has the RDMA device node /dev/infiniband/%s, and it is not in the container", vf,
+				node.Name())
 		}
 	}
 }
@@ -156,7 +151,7 @@ func (v *Check) findNVIDIA(r *Verification) error {
 		node, named := "nvidia"+g.minor, slices.Contains(names, g.UUID)
 		there := v.hasNode(node)
 		if named || len(names) == 0 && there {
-			r.GPUs = append(r.GPUs, g.GPU)
+			r.GPUs = append(r.GPUs, g)
 		}
 		if named && !there {
 			r.fail("GPU %s has the device node /dev/%s, and it is not in the container: "+
@@ -169,7 +164,7 @@ func (v *Check) findNVIDIA(r *Verification) error {
 		}
 	}
 	for _, uuid := range names {
-		if !slices.ContainsFunc(gpus, func(g nvidiaGPU) bool { return g.UUID == uuid }) {
+		if !slices.ContainsFunc(gpus, func(g GPU) bool { return g.UUID == uuid }) {
 			r.fail("NVIDIA_VISIBLE_DEVICES names %s, and no GPU in %s/driver/nvidia/gpus has that UUID",
 				uuid, v.ProcRoot)
 		}
@@ -198,20 +193,15 @@ func (v *Check) visibleUUIDs() []string {
 	return uuids
 }
 
-type nvidiaGPU struct {
-	GPU
-	minor string // of /dev/nvidia<minor>
-}
-
 // readNVIDIA reads the GPUs of NVIDIA's driver: /proc/driver/nvidia/gpus/<address>/information holds lines
 // such as "GPU UUID: GPU-…" and "Device Minor: 0". NVIDIA's container runtime shows a container only its own
 // GPUs there.
-func (v *Check) readNVIDIA() ([]nvidiaGPU, error) {
+func (v *Check) readNVIDIA() ([]GPU, error) {
 	files, err := filepath.Glob(filepath.Join(v.ProcRoot, "driver/nvidia/gpus/*/information"))
 	if err != nil {
 		return nil, err
 	}
-	var gpus []nvidiaGPU
+	var gpus []GPU
 	for _, file := range files {
 		address, err := topology.ParseAddress(filepath.Base(filepath.Dir(file)))
 		if err != nil {
@@ -221,7 +211,7 @@ func (v *Check) readNVIDIA() ([]nvidiaGPU, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read GPU %s: %w", address, err)
 		}
-		g := nvidiaGPU{GPU: GPU{ID: address.String(), Address: address, nvidia: true}}
+		g := GPU{ID: address.String(), Address: address, nvidia: true}
 		for line := range strings.Lines(string(content)) {
 			key, value, _ := strings.Cut(line, ":")
 			switch strings.TrimSpace(key) {

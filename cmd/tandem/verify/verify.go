@@ -236,7 +236,8 @@ type GPU struct {
 	UUID    string           `json:"uuid,omitempty"` // NVIDIA only
 
 	nvidia bool
-	rocm   int // of an AMD GPU: its index among those of the container; -1 for unknown
+	minor  string // of an NVIDIA GPU: of /dev/nvidia<minor>
+	rocm   int    // of an AMD GPU: its index among those of the container; -1 for unknown
 }
 
 // VF is a VF of the container.
