@@ -3,6 +3,7 @@
 package coordination
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -104,4 +105,44 @@ func flock(file *os.File, how int) error {
 			return err
 		}
 	}
+}
+
+// Enter puts this process into a mode until leave is called, and prepares the run directory. The error is a
+// *ModeError if the node is in another mode, by the lock files in all possible run directories or, for
+// older device plugins without lock files, by the answers of the plugins.
+func Enter(ctx context.Context, own Mode, runDir, kubeletDir string) (leave func(), err error) {
+	if err := checkRunDir(runDir); err != nil {
+		return nil, err
+	}
+	leave, err = enterMode(own, runDir, RunDirs(kubeletDir)...)
+	if err != nil || own == DevicePlugin {
+		return leave, err
+	}
+	for _, dir := range append([]string{runDir}, RunDirs(kubeletDir)...) {
+		if err := checkMode(ctx, own, dir); err != nil {
+			leave()
+			return nil, err
+		}
+	}
+	return leave, nil
+}
+
+// checkMode returns an error if a server in a run directory is in another mode.
+func checkMode(ctx context.Context, own Mode, runDir string) error {
+	if !Answers(runDir) {
+		return nil
+	}
+	answer, err := Status(ctx, runDir)
+	if err != nil || modeOf(answer.GetMode()) == own {
+		return nil // a process that does not answer takes no part in a coordination
+	}
+	return &ModeError{Mode: modeOf(answer.GetMode()), Seen: "they answer at " + SocketPath(runDir)}
+}
+
+// modeOf returns the mode of a server; a server without a mode is a device plugin.
+func modeOf(reported string) Mode {
+	if reported == "" {
+		return DevicePlugin
+	}
+	return Mode(reported)
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
@@ -344,4 +345,43 @@ func (p *peers) encode() []*api.Peer {
 	}
 	slices.SortStableFunc(list, func(a, b *api.Peer) int { return cmp.Compare(a.GetPid(), b.GetPid()) })
 	return list
+}
+
+// newTransport returns a gRPC server with a service, which checks clients, and limits clients and panics.
+func newTransport(
+	service api.CoordinationServer, clients credentials.TransportCredentials, log *slog.Logger,
+) *grpc.Server {
+	g := grpc.NewServer(append(serverLimits(), grpc.Creds(clients), survivingCalls(log),
+		survivingStreams(log))...)
+	api.RegisterCoordinationServer(g, service)
+	return g
+}
+
+// serverLimits returns the options that protect a server from any message.
+func serverLimits() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxHeaderListSize(16 << 10),
+		grpc.MaxConcurrentStreams(maxCalls),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout}),
+	}
+}
+
+// survivingCalls limits a panic to one call; the caller then chooses alone.
+func survivingCalls(log *slog.Logger) grpc.ServerOption {
+	return grpc.ChainUnaryInterceptor(func(
+		ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
+	) (any, error) {
+		return system.SurviveResult(log, func() (any, error) { return handle(ctx, q) })
+	})
+}
+
+// survivingStreams limits a panic to one stream; the plugin joins again.
+func survivingStreams(log *slog.Logger) grpc.ServerOption {
+	return grpc.ChainStreamInterceptor(func(
+		server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler,
+	) error {
+		return system.Survive(log, func() error { return handle(server, stream) })
+	})
 }
