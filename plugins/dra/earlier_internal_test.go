@@ -3,13 +3,28 @@
 package dra
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	"github.com/tandem-k8s/tandem/plugins/rdma"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -24,6 +39,7 @@ type earlier struct {
 	gates         features
 	prepared      []claims.Claim
 	view          *view
+	preparer      *claims.Preparer
 }
 
 func newEarlier(t *testing.T, name string, vfs int) *earlier {
@@ -40,7 +56,25 @@ func newEarlier(t *testing.T, name string, vfs int) *earlier {
 	if err != nil {
 		t.Fatal(err)
 	}
+	machine.Pools[0].Resource = &pools.ResourceConfig{}
+	backend, err := amd.New(recorded.FS(), amd.Single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpus, err := gpu.Discover(backend, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
 	return &earlier{
+		preparer: claims.New(claims.Options{
+			Dir: filepath.Join(dir, "plugin"), CDIDir: filepath.Join(dir, "cdi"), GPUs: gpus,
+			Host: rdma.Host{
+				Sys: recorded.FS(), Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}},
+				DevinfoDir: filepath.Join(dir, "devinfo"), PairsDir: filepath.Join(dir, "pairs"),
+			},
+			Alone: true, Log: slog.New(slog.DiscardHandler),
+		}),
 		full: machine, machine: machine, options: pool.Options{VFsPerPF: pool.DefaultVFsPerPF},
 		gates: features{Known: true, Counters: true, Taints: true},
 	}
@@ -83,14 +117,39 @@ func (e *earlier) switchCounters(on bool) {
 	e.look()
 }
 
+// vfDevice names the device of a VF alone.
+func vfDevice(id string) string {
+	return "vf-" + strings.NewReplacer("0000:", "", ":", "-", ".", "-").Replace(id)
+}
+
 // hold prepares a claim for a VF, and makes all VFs healthy.
 func (e *earlier) hold(vf string) {
-	name := "vf-" + strings.NewReplacer("0000:", "", ":", "-", ".", "-").Replace(vf)
-	e.prepared = []claims.Claim{{UID: "uid", Namespace: "team", Name: "first", Devices: []claims.Prepared{
-		{Request: "r", Device: name, VFs: []string{vf}},
-	}}}
+	e.prepared = []claims.Claim{{
+		UID: "uid", Devices: []claims.Prepared{{Device: vfDevice(vf), VFs: []string{vf}}},
+	}}
 	e.spoil()
 	e.look()
+}
+
+// prepare prepares claims of a pod, each with the name of its device.
+func (e *earlier) prepare(devices ...string) error {
+	var list []*resourceapi.ResourceClaim
+	for _, device := range devices {
+		claim := &resourceapi.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: device, UID: types.UID(device)},
+			Status:     resourceapi.ResourceClaimStatus{Allocation: &resourceapi.AllocationResult{}},
+		}
+		claim.Status.Allocation.Devices.Results = []resourceapi.DeviceRequestAllocationResult{
+			{Request: "r", Driver: pool.Driver, Device: device},
+		}
+		list = append(list, claim)
+	}
+	return e.preparer.Prepare(e.view.State, list, kubelet.Read([]*corev1.Pod{{}}, nil)).Err
+}
+
+// end unprepares a claim.
+func (e *earlier) end(device string) error {
+	return e.preparer.Unprepare([]kubeletplugin.NamespacedObject{{UID: types.UID(device)}}).Err
 }
 
 func anyVF(string) bool { return true }
@@ -169,5 +228,106 @@ func TestDeviceOfEarlierClaim(t *testing.T) {
 				t.Errorf("the claim for %s has %+v", c.device, d)
 			}
 		})
+	}
+}
+
+// Two claims were allocated the same GPU or VF, because a publication between both has it in another device:
+// the driver may only get claims by name, and knows of none before it is prepared. Both get a VF of the
+// switch, whichever is prepared first. A claim waits only where the switch has no other free VF, and for a
+// GPU, and as long as the other claim lasts.
+func TestPartOfTwoClaims(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		machine string
+		vfs     int
+		before  func(*earlier)
+		device  string // that is published, and allocated
+		then    func(*earlier)
+		other   string // that is published then, and allocated
+		also    string // a device of the second pod
+		waits   bool
+	}{
+		"further VFs appear": {
+			oci, 3, func(e *earlier) { e.show(firstVF) }, "vf-0c-00-1",
+			func(e *earlier) { e.show(anyVF) }, "pair-11-00-0", "vf-0c-00-2", false,
+		},
+		"a restart while the VF of the pair is unhealthy": {
+			oci, 3, func(e *earlier) { e.restart(0); e.spoil("0000:0c:00.1"); e.look() }, "vf-0c-00-2",
+			func(e *earlier) { e.restart(0) }, "pair-11-00-0", "vf-0c-00-3", true,
+		},
+		"the VF of the pair goes": {
+			oci, 3, func(e *earlier) { e.restart(0) }, "vf-0c-00-2",
+			func(e *earlier) { e.show(func(id string) bool { return id != "0000:0c:00.1" }) },
+			"pair-11-00-0", "", false,
+		},
+		"a claim has a VF beyond the limit": {
+			smc, 16, func(e *earlier) { e.spoil("0000:23:00.1"); e.restart(8) }, "vf-23-00-2",
+			func(e *earlier) { e.hold("0000:23:01.1") }, "pair-27-00-0-p1", "", false,
+		},
+		"the counters go": {
+			oci, 3, func(e *earlier) { e.show(firstVF) }, "vf-0c-00-1",
+			func(e *earlier) { e.switchCounters(false); e.show(anyVF) }, "gpu-vf-11-00-0", "", false,
+		},
+		"the counters go, and the switch has one VF": {
+			oci, 1, func(e *earlier) { e.restart(0) }, "vf-0c-00-1",
+			func(e *earlier) { e.switchCounters(false) }, "gpu-vf-11-00-0", "", true,
+		},
+		"the counters go, after a GPU": {
+			oci, 3, func(e *earlier) { e.restart(0) }, "gpu-11-00-0",
+			func(e *earlier) { e.switchCounters(false) }, "gpu-vf-11-00-0", "", true,
+		},
+		"a claim of the GPU alone ends": {
+			oci, 3, func(e *earlier) {
+				e.prepared = []claims.Claim{{UID: "uid", Devices: []claims.Prepared{
+					{Device: "gpu-11-00-0", GPUs: []string{"0000:11:00.0"}},
+				}}}
+				e.switchCounters(false)
+			}, "gpu-11-00-0", func(e *earlier) { e.prepared = nil; e.look() }, "gpu-vf-11-00-0", "", true,
+		},
+	} {
+		for _, reversed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s %t", name, reversed), func(t *testing.T) {
+				t.Parallel()
+				e := newEarlier(t, c.machine, c.vfs)
+				c.before(e)
+				_, one := e.view.State.Pool.Devices[c.device]
+				c.then(e)
+				_, two := e.view.State.Pool.Devices[c.other]
+				if !one || !two {
+					t.Fatalf("published are %s %t, %s %t: this shows nothing", c.device, one, c.other, two)
+				}
+				first, second := c.device, []string{c.other}
+				if reversed {
+					first, second = c.other, []string{c.device}
+				}
+				if c.also != "" {
+					second = append(second, c.also)
+				}
+				if err := e.prepare(first); err != nil {
+					t.Fatal(err)
+				}
+				if err := e.prepare(second...); (err != nil) != c.waits {
+					t.Fatalf("%s after %s: %v", second, first, err)
+				}
+				if c.waits {
+					if err := errors.Join(e.end(first), e.prepare(second...)); err != nil {
+						t.Fatalf("%s after the end of %s: %v", second, first, err)
+					}
+				}
+				known, err := e.preparer.Prepared()
+				if err != nil {
+					t.Fatal(err)
+				}
+				has := map[string]string{}
+				for _, claim := range known {
+					for _, id := range slices.Concat(claim.Devices[0].GPUs, claim.Devices[0].VFs) {
+						if has[id] != "" || claim.Name == c.also && vfDevice(id) != c.also {
+							t.Errorf("%s of %s and %s", id, claim, has[id])
+						}
+						has[id] = claim.Name
+					}
+				}
+			})
+		}
 	}
 }

@@ -60,10 +60,8 @@ func (s *claimService) PrepareResourceClaims(
 	if errors.Is(result.Err, kubelet.ErrNotRead) {
 		result = s.preparer.Prepare(state, list, kubelet.Read(s.readPods(ctx, list)))
 	}
-	if result.HasMoved() {
-		if err := s.publisher.publishBound(ctx, result.All); err != nil {
-			result = result.Withhold(err)
-		}
+	if err := s.publisher.awaitShown(ctx, result.Claims); err != nil {
+		result = result.Withhold(err)
 	}
 	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(list))
 	took, failed := time.Since(began), 0
@@ -150,15 +148,10 @@ func (s *claimService) completeStatus(claim *resourceapi.ResourceClaim, c claims
 
 // UnprepareResourceClaims releases the devices of claims.
 func (s *claimService) UnprepareResourceClaims(
-	ctx context.Context, list []kubeletplugin.NamespacedObject,
+	_ context.Context, list []kubeletplugin.NamespacedObject,
 ) (map[types.UID]error, error) {
 	began := time.Now()
 	result := s.preparer.Unprepare(list)
-	if result.Err == nil && result.HasMoved() {
-		if err := s.publisher.publishBound(ctx, result.All); err != nil {
-			s.config.Log.Warn("device bindings of ended claims are still published", "error", err)
-		}
-	}
 	answers := make(map[types.UID]error, len(list))
 	took, failed := time.Since(began), 0
 	for _, claim := range list {

@@ -3,6 +3,7 @@
 package dra
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,11 +15,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
@@ -100,74 +97,67 @@ func (p *publisher) driverResources(v *view) resourceslice.DriverResources {
 	}
 }
 
-// boundLimit is the maximum time until the API server has the bound VFs. The kubelet waits for 45 s.
-const boundLimit = 20 * time.Second
+// Maximum time until the API server has the VFs of prepared claims, and the pause between two looks. The
+// kubelet waits for 45 s.
+const (
+	shownLimit = 20 * time.Second
+	shownPause = 100 * time.Millisecond
+)
 
-// publishBound publishes the VFs that prepared claims actually have, and waits until the API server has them:
-// CNI plugins read there the VF of a pod immediately after the kubelet's answer.
-func (p *publisher) publishBound(ctx context.Context, prepared []claims.Claim) error {
-	ctx, cancel := context.WithTimeout(ctx, boundLimit)
-	defer cancel()
-	names, _ := claims.Bound(p.newest.Get().claims()) // restores the values of released devices
-	bound, _ := claims.Bound(prepared)
-	maps.Copy(names, bound)
-	if err := p.viewer.awaitUpdate(ctx); err != nil {
-		return fmt.Errorf("publish which VFs are handed out: %w", err)
-	}
-	seen := map[string]string{}
-	_, err := watchtools.UntilWithSync(ctx, slicesOf(p.config.Client, p.config.NodeName),
-		&resourceapi.ResourceSlice{}, nil, func(event watch.Event) (bool, error) {
-			if slice, ok := event.Object.(*resourceapi.ResourceSlice); ok && event.Type != watch.Deleted {
-				maps.Copy(seen, multusIDs(slice.Spec.Devices))
+// awaitShown waits until the API server has the VFs of prepared claims: CNI plugins read there the VF of a
+// pod immediately after the kubelet's answer. A device may be published with another VF, which is that of
+// another claim.
+func (p *publisher) awaitShown(ctx context.Context, prepared []claims.Claim) error {
+	vfs := map[string]string{} // by device
+	for _, c := range prepared {
+		for _, d := range c.Devices {
+			if !d.Admin && len(d.VFs) == 1 && len(d.GPUs) <= 1 {
+				vfs[d.Device] = d.VFs[0]
 			}
-			return isShown(p.newest.Get().State.Pool, names, seen), nil
-		})
+		}
+	}
+	if len(vfs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, shownLimit)
+	defer cancel()
+	var reason error
+	err := wait.PollUntilContextCancel(ctx, shownPause, true, func(ctx context.Context) (bool, error) {
+		var shown map[string]string
+		shown, reason = p.shownVFs(ctx)
+		isOther := func(device string) bool { return shown[device] != "" && shown[device] != vfs[device] }
+		if reason == nil && !slices.ContainsFunc(slices.Collect(maps.Keys(vfs)), isOther) {
+			return true, nil
+		}
+		return false, p.viewer.awaitUpdate(ctx) // the claims are in it
+	})
 	if err != nil {
-		return fmt.Errorf("publish which VFs are handed out: wait until the API server has them: %w", err)
+		return fmt.Errorf("publish which VFs are handed out: wait until the API server has them: %w",
+			cmp.Or(reason, err))
 	}
 	return nil
 }
 
-// isShown reports whether the Multus attributes of named devices match a pool, for the devices of that pool.
-func isShown(current pool.Pool, names, seen map[string]string) bool {
-	for _, s := range current.Slices {
-		for name, id := range multusIDs(s.Devices) {
-			if _, concerned := names[name]; concerned && seen[name] != id {
-				return false
+// shownVFs returns the Multus device IDs of the node's published devices, by name.
+func (p *publisher) shownVFs(ctx context.Context) (map[string]string, error) {
+	list, err := p.config.Client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{
+			resourceapi.ResourceSliceSelectorDriver:   pool.Driver,
+			resourceapi.ResourceSliceSelectorNodeName: p.config.NodeName,
+		}.String(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]string{}
+	for _, slice := range list.Items {
+		for _, device := range slice.Spec.Devices {
+			if id := device.Attributes[pool.AttributeMultusID].StringValue; id != nil {
+				ids[device.Name] = *id
 			}
 		}
 	}
-	return true
-}
-
-// slicesOf lists and watches the published slices of a node.
-func slicesOf(client kubernetes.Interface, nodeName string) cache.ListerWatcher {
-	selector := fields.Set{
-		resourceapi.ResourceSliceSelectorDriver:   pool.Driver,
-		resourceapi.ResourceSliceSelectorNodeName: nodeName,
-	}.String()
-	slices := client.ResourceV1().ResourceSlices()
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = selector
-			return slices.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = selector
-			return slices.Watch(ctx, o)
-		},
-	}, client)
-}
-
-// multusIDs returns the Multus device IDs of devices, by name.
-func multusIDs(devices []resourceapi.Device) map[string]string {
-	ids := map[string]string{}
-	for _, device := range devices {
-		if id := device.Attributes[pool.AttributeMultusID].StringValue; id != nil {
-			ids[device.Name] = *id
-		}
-	}
-	return ids
+	return ids, nil
 }
 
 // view is the state of the node at one moment, and the published data. It is immutable.

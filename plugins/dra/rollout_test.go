@@ -3,10 +3,15 @@
 package dra_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -54,8 +59,42 @@ func TestTokens(t *testing.T) {
 	if wrong := k.unprepare(t.Context(), claim); wrong != "" {
 		t.Fatal(wrong)
 	}
-	if now, _ := c.published(); text(now, token, pool.AttributeMultusID) != own {
-		t.Errorf("Multus reads %s of %s, want %s", text(now, token, pool.AttributeMultusID), token, own)
+	c.awaitPublished(func(now map[string]resourceapi.Device, _ int) bool {
+		return text(now, token, pool.AttributeMultusID) == own
+	})
+}
+
+// Where a pair is assigned another VF than it is published with, the API server has this VF before the
+// kubelet has its answer: Multus reads the VF there, and would take that of another claim.
+func TestMovedVFOfAPair(t *testing.T) {
+	c, n := newCluster(t, "v1.36.3"), newNode(t, machine, 8)
+	blocked := false
+	c.PrependReactor("update", "resourceslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return blocked, nil, errors.NewServiceUnavailable("later")
+	})
+	config, _ := n.config(c, "")
+	n.start(config)
+	k := n.register("")
+	c.awaitPublished(complete)
+	vf, pair := c.allocate("vf", "storage-0", "vf-0c-00-1"), c.allocate("pair", "train-0", "pair-11-00-0")
+	c.change(func() { blocked = true })
+	if _, wrong := k.prepare(t.Context(), vf); wrong != "" {
+		t.Fatal(wrong)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	_, wrong := k.prepare(ctx, pair)
+	cancel()
+	now, _ := c.published()
+	holders, err := coordination.ReadClaimHolders(dra.PluginDir(n.kubelet), "")
+	shown := holders[text(now, "pair-11-00-0", pool.AttributeMultusID)]
+	if err != nil || wrong == "" || shown != "claim team/vf" {
+		t.Errorf("the kubelet has %q, and Multus reads the VF of %s: %v", wrong, shown, err)
+	}
+	c.change(func() { blocked = false })
+	if _, wrong := k.prepare(t.Context(), pair); wrong != "" {
+		t.Error(wrong)
 	}
 }
 

@@ -12,7 +12,7 @@
 // pair or a bundle is assigned as named. A VF that was allocated by itself next to a GPU is a token: another
 // VF may be assigned in its place, preferably the GPU's reserved one, which no other claim can get as long as
 // the claim has the GPU. The token's own VF stays idle, and unavailable to others as long as the claim has
-// the token. So no claim ever gets a device that the scheduler could give to another claim.
+// the token. A VF of a pair, or alone, that another claim has is replaced by a free one of its switch.
 //
 // Containers get the same edits as from the device plugins, by the same code, as a CDI device. All requests
 // of one container carry the same, complete environment, because a container keeps only one of several equal
@@ -82,10 +82,10 @@ type Prepared struct {
 	CDI   []string          `json:"cdi,omitempty"`   // CDI devices for container runtimes, once per request
 }
 
-// Result is what a call has done.
+// Result is what a call has done. The API server must have the VFs of the claims before the kubelet's answer,
+// because Multus reads the VF of a device there.
 type Result struct {
 	Claims []Claim // of the call: those that are prepared; of Unprepare, those that were
-	All    []Claim // all claims of the node that are prepared afterwards
 	Err    error   // why the other claims of the call are not prepared, or why all still are
 }
 
@@ -97,17 +97,10 @@ func (r Result) Claim(uid types.UID) (Claim, error) {
 	return Claim{}, r.Err
 }
 
-// HasMoved reports whether claims of the call have other VFs than those that their devices name. The API
-// server must have Bound(r.All) before the kubelet's answer, because Multus reads the VF of a device there.
-func (r Result) HasMoved() bool { return haveMoved(r.Claims...) }
-
-// Withhold returns the result if the API server does not have the VFs of claims that have moved: they are
-// recorded and have their files, but the kubelet does not get the names of their CDI devices. A repeated call
-// finds them recorded, and the end of the pod unprepares them.
-func (r Result) Withhold(reason error) Result {
-	hasMoved := func(c Claim) bool { return haveMoved(c) }
-	return Result{slices.DeleteFunc(slices.Clone(r.Claims), hasMoved), r.All, errors.Join(r.Err, reason)}
-}
+// Withhold returns the result if the API server does not have the VFs of the claims: they are recorded and
+// have their files, but the kubelet does not get the names of their CDI devices. A repeated call finds them
+// recorded, and the end of the pod unprepares them.
+func (r Result) Withhold(reason error) Result { return Result{Err: errors.Join(r.Err, reason)} }
 
 // NewClaim returns a claim without devices, and the pods for which it is reserved.
 func NewClaim(claim *resourceapi.ResourceClaim) Claim {
@@ -208,13 +201,6 @@ func Bound(claims []Claim) (bound, inUse map[string]string) {
 		}
 	}
 	return bound, inUse
-}
-
-// haveMoved reports whether claims have tokens with other VFs assigned.
-func haveMoved(claims ...Claim) bool {
-	return slices.ContainsFunc(claims, func(c Claim) bool {
-		return slices.ContainsFunc(c.Devices, func(d Prepared) bool { return d.Token != "" })
-	})
 }
 
 // driverResults returns the devices of this driver in a claim's allocation.

@@ -21,10 +21,11 @@ import (
 type decision struct {
 	*nodeIndex
 	groups groups
+	named  map[string]bool // VFs that devices of the call name, by ID
 }
 
 func newDecision(state State, prepared []Claim, groups groups) *decision {
-	d := &decision{newNodeIndex(state), groups}
+	d := &decision{newNodeIndex(state), groups, map[string]bool{}}
 	for _, c := range prepared {
 		d.holdDevices(c)
 	}
@@ -33,6 +34,14 @@ func newDecision(state State, prepared []Claim, groups groups) *decision {
 
 // decideAll determines the devices of claims.
 func (d *decision) decideAll(due []*resourceapi.ResourceClaim) (fresh []Claim, err error) {
+	for _, claim := range due {
+		for _, result := range driverResults(claim) {
+			device, _ := d.state.findDevice(result.Device)
+			for _, id := range device.VFs {
+				d.named[id] = true
+			}
+		}
+	}
 	for _, claim := range due {
 		c, err := d.decideClaim(claim)
 		if err != nil {
@@ -69,6 +78,7 @@ func (d *decision) decideClaim(claim *resourceapi.ResourceClaim) (Claim, error) 
 		}
 		decided.Devices = append(decided.Devices, p)
 	}
+	d.replaceVFs(decided.Devices)
 	d.redeemTokens(decided.Devices)
 	for i := range decided.Devices {
 		decided.Devices[i].Units = d.unitsOf(decided.Devices[i])
@@ -78,6 +88,38 @@ func (d *decision) decideClaim(claim *resourceapi.ResourceClaim) (Claim, error) 
 	}
 	d.holdDevices(decided)
 	return decided, nil
+}
+
+// replaceVFs assigns other VFs of the switch in place of VFs that other claims have, or other devices of the
+// claim. The scheduler can allocate one VF to two claims: alone, and in a pair that is published with it
+// before the driver knows of the first claim. A GPU, a VF of a bundle, and a VF whose switch has no free one
+// cannot be replaced: the later claim is refused until the other one ends. So is a claim of a device of the
+// same name, which is published with one VF.
+func (d *decision) replaceVFs(devices []Prepared) {
+	for i := range devices {
+		p := &devices[i]
+		if p.Admin || d.given[p.Device] || len(p.VFs) != 1 || len(p.GPUs) > 1 {
+			continue
+		}
+		own := d.vfs[p.VFs[0]]
+		hasOwn := func(q Prepared) bool { return !q.Admin && slices.Contains(q.VFs, own.ID) }
+		if d.held.Of(own.ID, own.Unit()) == "" && !slices.ContainsFunc(devices[:i], hasOwn) {
+			continue
+		}
+		from := own.Address
+		if len(p.GPUs) == 1 {
+			from = d.gpus[p.GPUs[0]].Card
+		}
+		distance := func(vf pool.VF) topology.Distance { return d.state.Machine.Tree.Distance(from, vf.Address) }
+		fit := slices.DeleteFunc(slices.Clone(d.state.Machine.VFs), func(vf pool.VF) bool {
+			isLike := vf.Pool == own.Pool && (vf.RDMA == "") == (own.RDMA == "") && distance(vf).Level.Direct()
+			return !isLike || d.named[vf.ID] || !d.isAvailable(vf.ID)
+		})
+		if len(fit) > 0 {
+			nearest := slices.MinFunc(fit, func(v, w pool.VF) int { return distance(v).Compare(distance(w)) })
+			p.VFs, d.named[nearest.ID] = []string{nearest.ID}, true
+		}
+	}
 }
 
 // checkDevices is a final validation: no claim gets a device that does not exist or is not usable. The idle
@@ -139,8 +181,8 @@ func (d *decision) checkFree(c Claim, p Prepared, what, holder, unusable string,
 	case p.Admin:
 		return nil
 	case holder != "":
-		return fmt.Errorf("%s was allocated device %s, and its %s is in use by %s: delete the pod, or the pod of "+
-			"the other claim", c, p.Device, what, holder)
+		return fmt.Errorf("%s was allocated device %s, and its %s is in use by %s: it is handed out once that "+
+			"claim ends; or delete the pod, so that another device is allocated", c, p.Device, what, holder)
 	case unusable != "":
 		return fmt.Errorf("%s was allocated device %s, and its %s: it is handed out once that ends; or delete the "+
 			"pod, so that another device is allocated", c, p.Device, unusable)
@@ -186,11 +228,12 @@ type nodeIndex struct {
 	gpus  map[string]pool.GPU       // by ID
 	vfs   map[string]pool.VF        // by ID
 	held  coordination.ClaimHolders // other claims, including new claims
+	given map[string]bool           // devices of these claims, by name
 }
 
 func newNodeIndex(state State) *nodeIndex {
 	n := &nodeIndex{
-		state: state, held: coordination.ClaimHolders{},
+		state: state, held: coordination.ClaimHolders{}, given: map[string]bool{},
 		gpus: make(map[string]pool.GPU, len(state.Machine.GPUs)),
 		vfs:  make(map[string]pool.VF, len(state.Machine.VFs)),
 	}
@@ -206,6 +249,7 @@ func newNodeIndex(state State) *nodeIndex {
 // holdDevices records the devices of a claim.
 func (n *nodeIndex) holdDevices(c Claim) {
 	for _, p := range c.Devices {
+		n.given[p.Device] = n.given[p.Device] || !p.Admin
 		for _, id := range p.Holds() {
 			n.held[coordination.ClaimUnitOf(id, p.Units)] = c.String()
 		}

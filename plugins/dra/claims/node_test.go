@@ -192,10 +192,8 @@ func (n *node) prepareBy(
 	if errors.Is(result.Err, kubelet.ErrNotRead) {
 		result = p.Prepare(state, claims, kubelet.Read(n.readPods(claims)))
 	}
-	if result.HasMoved() {
-		if err := n.publish(result); err != nil {
-			result = result.Withhold(err)
-		}
+	if err := n.publish(result); err != nil {
+		result = result.Withhold(err)
 	}
 	answers := map[types.UID]kubeletplugin.PrepareResult{}
 	for _, claim := range claims {
@@ -208,7 +206,7 @@ func (n *node) prepareBy(
 // publish has the API server have the VFs of claims.
 func (n *node) publish(result Result) error {
 	n.checkUnlocked()
-	n.published, _ = Bound(result.All)
+	n.published, _ = Bound(result.Claims)
 	return n.refusal
 }
 
@@ -324,9 +322,6 @@ func (n *node) end(claim *resourceapi.ResourceClaim) error {
 	object.Namespace, object.Name = claim.Namespace, claim.Name
 	result := n.Unprepare([]kubeletplugin.NamespacedObject{object})
 	if result.Err == nil {
-		if result.HasMoved() {
-			_ = n.publish(result)
-		}
 		var devices []string
 		for _, r := range driverResults(claim) {
 			devices = append(devices, r.Device)

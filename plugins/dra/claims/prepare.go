@@ -37,11 +37,11 @@ func (p *Preparer) Prepare(
 		return Result{Err: err}
 	}
 	kept, due := splitClaims(known, called)
-	fresh, all, err := p.prepareDue(state, request{known, kept, due, called, pods})
+	fresh, err := p.prepareDue(state, request{known, kept, due, called, pods})
 	if err != nil {
-		return Result{p.files.withoutMissing(kept), known, err}
+		return Result{p.files.withoutMissing(kept), err}
 	}
-	return Result{slices.Concat(kept, fresh), all, nil}
+	return Result{slices.Concat(kept, fresh), nil}
 }
 
 // request is a call to prepare claims.
@@ -53,21 +53,21 @@ type request struct {
 	pods   kubelet.Reading[[]*corev1.Pod]
 }
 
-// prepareDue prepares the claims that are due. It returns them, and all claims that are prepared then.
-func (p *Preparer) prepareDue(state State, r request) (fresh, all []Claim, err error) {
+// prepareDue prepares the claims that are due, and returns them.
+func (p *Preparer) prepareDue(state State, r request) (fresh []Claim, err error) {
 	if len(r.due) > 0 && state.Unread != nil {
-		return nil, nil, fmt.Errorf("prepare claims: %w", state.Unread)
+		return nil, fmt.Errorf("prepare claims: %w", state.Unread)
 	}
 	pods, err := r.neededPods(state)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	others := slices.DeleteFunc(slices.Clone(r.known), func(c Claim) bool {
 		return slices.ContainsFunc(r.due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
 	})
 	d := newDecision(state, others, groupRequests(r.called, pods))
 	if fresh, err = d.decideAll(r.due); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	m := p.newComposition(d.nodeIndex, slices.Concat(others, fresh))
 	written, err := m.addClaims(r.kept, fresh)
@@ -75,13 +75,13 @@ func (p *Preparer) prepareDue(state State, r request) (fresh, all []Claim, err e
 		err = (&judgement{composition: m, fresh: fresh, called: r.called, pods: pods}).judgeClaims()
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := p.writeDecision(m, fresh, written); err != nil {
-		_, undo := p.forgetClaims(m.claims, fresh)
-		return nil, nil, errors.Join(err, undo)
+		undo := p.forgetClaims(m.claims, fresh)
+		return nil, errors.Join(err, undo)
 	}
-	return fresh, m.claims, nil
+	return fresh, nil
 }
 
 // splitClaims separates the prepared claims from the claims that need preparation.
@@ -137,21 +137,20 @@ func (p *Preparer) Unprepare(called []kubeletplugin.NamespacedObject) Result {
 	case err != nil:
 		return Result{Err: err}
 	}
-	left, err := p.forgetClaims(known, gone)
-	return Result{gone, left, err}
+	return Result{gone, p.forgetClaims(known, gone)}
 }
 
 // forgetClaims unprepares claims: it removes their files first, so that the checkpoint contains all claims
-// with files. It returns the remaining claims.
-func (p *Preparer) forgetClaims(known, gone []Claim) (left []Claim, err error) {
-	left = slices.DeleteFunc(slices.Clone(known), func(c Claim) bool { return c.isIn(gone) })
+// with files.
+func (p *Preparer) forgetClaims(known, gone []Claim) error {
+	left := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool { return c.isIn(gone) })
 	if err := p.files.removeFiles(gone, left); err != nil {
-		return known, err
+		return err
 	}
 	if len(left) == len(known) {
-		return left, nil
+		return nil
 	}
-	return left, p.store.saveClaims(left)
+	return p.store.saveClaims(left)
 }
 
 // Options configure a Preparer.

@@ -4,6 +4,7 @@ package claims
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -280,7 +281,8 @@ func TestTwoClaimsOfOneCall(t *testing.T) {
 }
 
 // A device of a name has another VF since the node's VFs have changed: a claim that has this VF by itself too
-// gets neither, in place of a VF less than it requests.
+// gets another one of the switch in its place. Without one it gets neither, in place of a VF less than it
+// requests.
 func TestNoDeviceCountsTwiceInAClaim(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	claim := n.need("train", want{"devices", pool.TypePair, 1}, want{"vfs", pool.TypeVF, 1})
@@ -288,6 +290,16 @@ func TestNoDeviceCountsTwiceInAClaim(t *testing.T) {
 	vf, moved := n.state.Pool.Devices[results[0].Device].VFs[0], n.state.Pool.Devices[results[1].Device]
 	moved.VFs = []string{vf}
 	n.state.Pool.Devices[results[1].Device] = moved
+	n.ready(claim)
+	if d := n.prepared(claim.UID).Devices; d[0].VFs[0] == d[1].VFs[0] {
+		t.Errorf("the claim has %v twice", d[0].VFs)
+	}
+	if err := n.end(claim); err != nil {
+		t.Fatal(err)
+	}
+	n.state.Machine.VFs = slices.DeleteFunc(slices.Clone(n.state.Machine.VFs), func(v pool.VF) bool {
+		return v.ID != vf
+	})
 	n.refused(claim, "claim team/train was allocated devices pair-11-00-0 and vf-", "and both have "+vf+" now")
 }
 
@@ -300,7 +312,7 @@ func TestNobodyGetsTheTokenOfAnother(t *testing.T) {
 	n.ready(first)
 	n.release(devicesOf(first)) // the scheduler errs, as after a forced deletion
 	second := n.extended("second", [2]int{1, 1})
-	n.refused(second, "is in use by claim team/first: delete the pod, or the pod of the other claim")
+	n.refused(second, "is in use by claim team/first: it is handed out once that claim ends")
 	if err := n.end(first); err != nil {
 		t.Fatal(err)
 	}

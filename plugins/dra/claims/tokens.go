@@ -47,8 +47,10 @@ func (n *nodeIndex) redeemTokens(devices []Prepared) {
 	}
 	for _, c := range all {
 		for _, t := range c.tokens {
-			if named, _ := n.state.findDevice(t.Device); t.assignedVF() != named.VFs[0] {
-				t.Token = named.VFs[0]
+			named, _ := n.state.findDevice(t.Device)
+			id := named.VFs[0]
+			if id != t.assignedVF() && (n.given[t.Device] || n.held.Of(id, n.vfs[id].Unit()) == "") {
+				t.Token = id
 			}
 		}
 	}

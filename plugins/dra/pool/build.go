@@ -93,7 +93,7 @@ func newBuilder(machine Machine, options Options) *builder {
 	for i := range machine.VFs {
 		vf := &machine.VFs[i]
 		b.vfs[vf.ID] = vf
-		if options.InUse[vf.ID] == vfAlone(vf, rankVF).Name { // also where the claim has another VF in its place
+		if options.Bound[vfAlone(vf, rankVF).Name] != "" { // also where the claim has another VF in its place
 			b.inUse[vf.ID] = true
 		}
 		b.unfit[vf.ID] = vf.Unusable() != "" && (vf.Held != "" || !options.FailedLater[vf.ID])
