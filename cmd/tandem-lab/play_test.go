@@ -70,9 +70,10 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// varying matches what differs from run to run.
+// varying matches what differs from run to run. A busy machine answers the first question of a container late:
+// then the Allocate of the other half is refused.
 var varying = regexp.MustCompile(`PID \d+, (?:serves|joined)|answered after [^,\n]*|\d{4}-\d\d-\d\dT[0-9:.]+Z|` +
-	`/tmp/p\d+/[^ ]*?-play-\d+|pairs/[A-Z2-7]+`)
+	`allocate \S+: rpc error: .*?: alignment|/tmp/p\d+/[^ ]*?-play-\d+|pairs/[A-Z2-7]+`)
 
 // TestPlay: scripts on recorded machines. The temporary folder is gone at the end.
 func TestPlay(t *testing.T) {
