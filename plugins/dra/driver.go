@@ -34,7 +34,7 @@
 //     is published.
 //   - claims with missing files: the disk; one error; every 10 s, with a repair; the disk.
 //   - possibly orphaned claims: the API server; prepared claims; every 10 minutes, every 30 s while one is
-//     missing; the API server. A claim with a running pod is kept.
+//     missing; the API server. A claim with a pod that the kubelet runs is kept.
 //   - pods and refusals, for people: the API server; prepared claims, 64 refusals; each Prepare, every 10
 //     minutes; the API server.
 //   - claim statuses to write: claims.json; one per claim; each Prepare, every 10 minutes; claims.json. An

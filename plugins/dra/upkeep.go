@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -241,7 +243,7 @@ func (o *orphanCollector) collectOrphans(ctx context.Context, now time.Time) (pa
 		if !before {
 			first = now
 		}
-		if now.Sub(first) < orphanPatience || o.isUsed(ctx, c) || !o.unprepareOrphan(ctx, c) {
+		if now.Sub(first) < orphanPatience || o.isUsed(ctx, c, claim) || !o.unprepareOrphan(ctx, c) {
 			since[c.UID] = first
 			pause = min(pause, orphanPause)
 		}
@@ -259,9 +261,13 @@ func claimsPauseOf(nodeName string) time.Duration {
 	return claimsPause + time.Duration(float64(claimsPause)*0.2*float64(hash.Sum32())/math.MaxUint32)
 }
 
-// isUsed reports whether one of a claim's pods runs, or may run: a forced deletion of a claim does not end
-// the pods.
-func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
+// isUsed reports whether a pod with a claim runs, or may run: a forced deletion of a claim does not end the
+// pods. The kubelet does not call for a later pod that shares the claim, so all pods that the kubelet runs
+// count, with the claims that the API server tells; unknown ones have the claim. A pod of another claim with
+// the same name uses that one.
+func (o *orphanCollector) isUsed(
+	ctx context.Context, c claims.Claim, another *resourceapi.ResourceClaim,
+) bool {
 	for _, its := range o.owners.outcomeOf(c).Pods {
 		pod, err := o.config.Client.CoreV1().Pods(c.Namespace).Get(ctx, its.Name, metav1.GetOptions{})
 		isGone := apierrors.IsNotFound(err) || err == nil && pod.UID != its.UID
@@ -269,7 +275,25 @@ func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
 			return true
 		}
 	}
+	running, err := o.viewer.holders.listPods(ctx)
+	if err != nil {
+		return true
+	}
+	for _, name := range running.Pods {
+		if name.Namespace != c.Namespace {
+			continue
+		}
+		pod, err := o.config.Client.CoreV1().Pods(c.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+		if err != nil || !kubelet.HasEnded(pod) && claims.Uses(pod, c.Name) && !isReserved(another, pod) {
+			return true
+		}
+	}
 	return false
+}
+
+// isReserved reports whether a claim is reserved for a pod.
+func isReserved(claim *resourceapi.ResourceClaim, pod *corev1.Pod) bool {
+	return claim != nil && slices.Contains(claims.PodsOf(claim), claims.Pod{Name: pod.Name, UID: pod.UID})
 }
 
 // unprepareOrphan unprepares an orphan, and reports success.

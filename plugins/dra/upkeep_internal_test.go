@@ -27,6 +27,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 )
@@ -70,10 +71,30 @@ func partsIn(dir string, config Config) parts {
 
 func newClaimService(t *testing.T, client kubernetes.Interface, dir string, log *slog.Logger) *claimService {
 	t.Helper()
-	p := partsIn(dir, Config{Client: client, CDIDir: t.TempDir(), Log: log})
+	p := partsIn(dir, Config{
+		Client: client, CDIDir: t.TempDir(), Log: log, Kubelet: listingKubelet{client: client},
+	})
 	s := &claimService{parts: p, owners: newOwners(), viewer: newViewer(p), statuses: newStatuses(client, log)}
 	t.Cleanup(s.statuses.queue.ShutDown)
 	return s
+}
+
+// listingKubelet lists the driver's pod and those of the API server.
+type listingKubelet struct {
+	Kubelet
+	client kubernetes.Interface
+}
+
+func (k listingKubelet) List(ctx context.Context) (kubelet.View, error) {
+	view := kubelet.View{Pods: []kubelet.Pod{{Namespace: "kube-system", Name: "driver"}}}
+	list, err := k.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return view, err
+	}
+	for _, pod := range list.Items {
+		view.Pods = append(view.Pods, kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name})
+	}
+	return view, nil
 }
 
 // A claim that exists no more is taken back, once the kubelet has had the time to do so; one of which the API
@@ -155,6 +176,28 @@ func TestOrphanOfARunningPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	left("another pod has its name", 0)
+}
+
+// A claim that somebody deleted by force is not taken back as long as a later pod runs, of which the kubelet
+// does not tell the driver, unless that pod has another claim of the same name.
+func TestOrphanOfALaterPod(t *testing.T) {
+	client := fake.NewClientset()
+	dir, name := t.TempDir(), "train"
+	d := newClaimService(t, client, dir, slog.New(slog.DiscardHandler))
+	prepared(t, dir, name)
+	_, left := collecting(t, client, d)
+	later := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-1", UID: "uid-train-1"}}
+	later.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "shared", ResourceClaimName: &name}}
+	if err := client.Tracker().Add(later); err != nil {
+		t.Fatal(err)
+	}
+	left("a later pod runs", 1)
+	another := reserved("train-1")
+	another.UID = "of another one"
+	if err := client.Tracker().Add(another); err != nil {
+		t.Fatal(err)
+	}
+	left("the later pod has another claim", 0)
 }
 
 // Files of claims are compared with the machine periodically, while nothing changes: here a CDI spec, and a

@@ -158,6 +158,16 @@ func usedRequests(
 	return append(used, own)
 }
 
+// Uses reports whether a pod uses a claim.
+func Uses(pod *corev1.Pod, claim string) bool {
+	made := pod.Status.ExtendedResourceClaimStatus
+	return made != nil && made.ResourceClaimName == claim ||
+		slices.ContainsFunc(pod.Spec.ResourceClaims, func(c corev1.PodResourceClaim) bool {
+			name, _, err := resourceclaim.Name(pod, &c)
+			return err == nil && name != nil && *name == claim
+		})
+}
+
 // requestsOf returns the requests of a claim that a container uses; "" means all requests.
 func requestsOf(pod *corev1.Pod, c *corev1.Container, claim string) (names []string) {
 	for i := range pod.Spec.ResourceClaims {

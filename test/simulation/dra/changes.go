@@ -127,7 +127,7 @@ func (s *Simulation) loseClaim() error {
 	}
 	for _, p := range s.living() {
 		c := p.claims[0]
-		if !c.prepared || !c.holds() || c.shared || p.deleted || c.lost {
+		if !c.prepared || !c.holds() || p.deleted || c.lost {
 			continue
 		}
 		s.note("a claim is deleted by force")

@@ -180,15 +180,15 @@ func (o *oldPods) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods, err
 }
 
-// List is PodResources List: of all pods, also of that of the driver, which has no devices.
+// List is PodResources List: of all pods, also of that of the driver. The kubelet runs no pod that the API
+// server does not have: pods that are deleted by force end.
 func (o *oldPods) List(ctx context.Context) (kubelet.View, error) {
 	living, lists, err := o.answer(ctx)
 	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
 	if lists {
-		view.Pods = append(view.Pods, kubelet.Pod{Namespace: "team", Name: "driver"})
+		view.Pods = append(o.node.server.pods(), kubelet.Pod{Namespace: "kube-system", Name: "driver"})
 	}
 	for _, pod := range living {
-		view.Pods = append(view.Pods, pod.Pod)
 		view.Containers[kubelet.Container{Pod: pod.Pod, Name: "main"}] = pod.devices
 	}
 	return view, err

@@ -153,7 +153,7 @@ func (n *Node) shareable(random *rand.Rand) *claim {
 		return nil
 	}
 	for _, p := range n.pods {
-		if c := p.claims[0]; c.shared && c.holds() && c.prepared && !p.ending && !p.deleted {
+		if c := p.claims[0]; c.shared && c.holds() && c.prepared && !c.lost && !p.ending && !p.deleted {
 			return c
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // Paths of collections of the API.
@@ -127,6 +129,18 @@ func (s *server) claims() (all []*resourceapi.ResourceClaim) {
 	for _, path := range slices.Sorted(maps.Keys(s.objects)) {
 		if claim, ok := s.objects[path].(*resourceapi.ResourceClaim); ok {
 			all = append(all, claim)
+		}
+	}
+	return all
+}
+
+// pods returns the names of all pods.
+func (s *server) pods() (all []kubelet.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, path := range slices.Sorted(maps.Keys(s.objects)) {
+		if pod, ok := s.objects[path].(*corev1.Pod); ok {
+			all = append(all, kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name})
 		}
 	}
 	return all
