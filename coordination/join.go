@@ -68,9 +68,6 @@ func callDirectly[A any](ctx context.Context, own *nodeServer, call func() (A, e
 	}))
 }
 
-// isConnected reports whether a server is known to answer.
-func (m *membership) isConnected() bool { return m.own.Load() != nil || m.joined.Load() }
-
 // run keeps a Join stream open and announces every resource until ctx is done. After an incompatible server,
 // or the rejection of an announcement, run waits for electionPause: another server may follow.
 func (m *membership) run(ctx context.Context) {

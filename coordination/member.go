@@ -6,6 +6,8 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -28,6 +30,8 @@ type Member struct {
 	withheld  *withholder
 	config    *Config
 	log       *slog.Logger
+
+	unanswered sync.Map // Allocates without an answer of the coordinator, by their devices
 }
 
 // Publish announces the resource's devices; the latest announcement replaces the previous announcement.
@@ -95,6 +99,7 @@ func (m *Member) Allocated(ctx context.Context, ids []string) (order []string, t
 	}
 	order = answer.GetDevices()
 	if err != nil {
+		m.unanswered.Store(strings.Join(ids, " "), true)
 		m.countAlone(admission.AllocatedCall)
 		order = m.chooser.inPairOrder(ids)
 		m.log.Warn("no answer from the coordinator; ordered devices locally", "devices", order, "error", err)
@@ -116,11 +121,12 @@ func (m *Member) report(ctx context.Context, ids []string) (*api.AllocatedRespon
 
 // Returned reports the end of an Allocate to the coordinator, before the kubelet receives the response, or an
 // error: the kubelet then rejects the pod. After an error Returned also writes one file of the run directory.
+// A coordinator that has not answered is not told: the kubelet does not wait twice.
 func (m *Member) Returned(ctx context.Context, ids []string, failed bool) {
 	if failed {
 		m.record(nil) // the devices are no container's
 	}
-	if !m.client.isConnected() {
+	if _, unanswered := m.unanswered.LoadAndDelete(strings.Join(ids, " ")); unanswered {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), system.CoordinatorLimit)

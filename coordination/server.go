@@ -88,7 +88,7 @@ func (s *nodeServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.
 			return err
 		}
 		if ids := message.GetReturned(); len(ids) > 0 { // of an older plugin
-			s.coordinator.Returned(message.GetResource(), ids, false)
+			_ = s.coordinator.Returned(message.GetResource(), ids, false) // a failed one counts as granted
 			continue
 		}
 		client := versionOf(message.GetVersion())
@@ -163,12 +163,16 @@ func (s *nodeServer) Allocated(ctx context.Context, q *api.AllocatedRequest) (*a
 	return answer, nil
 }
 
-// Returned records the end of an Allocate.
-func (s *nodeServer) Returned(_ context.Context, q *api.ReturnedRequest) (*api.ReturnedResponse, error) {
+// Returned records the end of an Allocate. Of a failed one that the plugin no longer waits for only the end
+// counts: the kubelet has gone on with another container.
+func (s *nodeServer) Returned(ctx context.Context, q *api.ReturnedRequest) (*api.ReturnedResponse, error) {
 	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
 		return nil, err
 	}
-	s.coordinator.Returned(q.GetResource(), q.GetDevices(), q.GetFailed())
+	failed := q.GetFailed() && ctx.Err() == nil
+	if err := s.coordinator.Returned(q.GetResource(), q.GetDevices(), failed); err != nil {
+		return nil, status.Error(codeOf(err), err.Error())
+	}
 	return &api.ReturnedResponse{}, nil
 }
 

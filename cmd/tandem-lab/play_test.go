@@ -70,8 +70,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// varying matches what differs from run to run. A busy machine answers the first question of a container late:
-// then the Allocate of the other half is refused.
+// varying matches what differs from run to run. A busy machine answers the first question of a container
+// late: then the Allocate of the other half is refused.
 var varying = regexp.MustCompile(`PID \d+, (?:serves|joined)|answered after [^,\n]*|\d{4}-\d\d-\d\dT[0-9:.]+Z|` +
 	`allocate \S+: rpc error: .*?: alignment|/tmp/p\d+/[^ ]*?-play-\d+|pairs/[A-Z2-7]+`)
 

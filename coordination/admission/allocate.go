@@ -23,20 +23,26 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 	defer c.store.changed.Fire()
 	c.reader.inFlight.addAllocate(name, ids)
 	a := c.reader.readAllocate(ctx, c.current(), c.now(), name, ids)
-	taken, err = c.decideAllocate(a, ctx.Err() == nil)
-	if ctx.Err() == nil {
-		return taken, err
-	}
-	c.reader.inFlight.endAllocate(name, ids) // the plugin has not waited, and reports no end
-	if taken.Refusal != "" {                 // too late
-		return c.decideAllocate(a, false)
+	taken, refused, err := c.decideAllocate(a, ctx.Err() == nil, refusedStates{})
+	if taken.Refusal != "" && ctx.Err() != nil { // too late
+		taken, _, err = c.decideAllocate(a, false, refused)
 	}
 	return taken, err
 }
 
-// decideAllocate decides about an Allocate: a refusable one may be refused.
-func (c *Coordinator) decideAllocate(a allocated, refusable bool) (taken Taken, err error) {
+// refusedStates has the states before and after a refusal.
+type refusedStates struct{ before, after *state }
+
+// decideAllocate decides about an Allocate: a refusable one may be refused. A refusal that came too late is
+// undone, unless another decision has followed.
+func (c *Coordinator) decideAllocate(
+	a allocated, refusable bool, late refusedStates,
+) (taken Taken, states refusedStates, err error) {
 	err = c.decide(func(tx *transaction) error {
+		if late.after != nil && c.current() == late.after {
+			tx.state = late.before.clone()
+		}
+		states = refusedStates{c.current(), tx.state}
 		tx.warnHung(a.observation, "judge whose devices these are without the kubelet's checkpoint")
 		if a.double.said != "" && !refusable {
 			tx.error("a container has a device that it should have been refused: the coordinator was late",
@@ -58,17 +64,17 @@ func (c *Coordinator) decideAllocate(a allocated, refusable bool) (taken Taken, 
 		taken = Taken{Order: tx.acceptGrant(g), Container: g.container.Likely()}
 		return nil
 	})
-	return taken, err
+	return taken, states, err
 }
 
-// Returned records the end of an Allocate: the kubelet is about to receive the answer, or an error.
-func (c *Coordinator) Returned(name string, ids []string, failed bool) {
+// Returned records the end of an Allocate: the kubelet is about to receive the answer, or an error. The error
+// is ErrClosed.
+func (c *Coordinator) Returned(name string, ids []string, failed bool) error {
 	if failed {
 		c.closeFailed(name, ids)
 	}
 	c.reader.inFlight.endAllocate(name, ids)
-	// after the end of the server, nobody is told
-	_ = c.decide(func(tx *transaction) error {
+	return c.decide(func(tx *transaction) error {
 		if tx.open != nil && device.SameSet(tx.open.devices[name], ids) {
 			tx.open.at = tx.now() // the kubelet goes on with the container only now
 		}

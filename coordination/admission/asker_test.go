@@ -55,7 +55,7 @@ func (a *admission) allocated(name string, ids []string) (order []string, refusa
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.coordinator.Returned(name, ids, taken.Refusal != "")
+	_ = a.coordinator.Returned(name, ids, taken.Refusal != "")
 	a.named = append(a.named, taken.Container)
 	return taken.Order, taken.Refusal
 }

@@ -88,7 +88,7 @@ func TestFailedAllocateOfAnUnknownResource(t *testing.T) {
 	a.keepCheckpoint()
 	ids, _ := a.ask(gpus, 0, 1)
 	a.allocated(gpus, ids)
-	a.coordinator.Returned("example.com/unknown", []string{"x"}, true)
+	_ = a.coordinator.Returned("example.com/unknown", []string{"x"}, true)
 	if a.coordinator.current().open == nil || a.coordinator.holderOf(gpus, ids[0]) == "" {
 		t.Error("the admission is closed")
 	}
@@ -131,7 +131,7 @@ func TestRecentIsAfterTheEnd(t *testing.T) {
 	if a.coordinator.current().open.isRecent(a.now) {
 		t.Error("recent before the end, after a long time")
 	}
-	a.coordinator.Returned(gpus, []string{"0000:11:00.0"}, false)
+	_ = a.coordinator.Returned(gpus, []string{"0000:11:00.0"}, false)
 	if !a.coordinator.current().open.isRecent(a.now) {
 		t.Error("not recent at the end")
 	}

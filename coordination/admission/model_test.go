@@ -124,7 +124,7 @@ func (j *judge) Allocate(_ *model.Pod, _ *model.Container, name string, ids []st
 		return true
 	}
 	taken, err := j.coordinator.Allocated(j.t.Context(), name, ids)
-	j.coordinator.Returned(name, ids, taken.Refusal != "")
+	_ = j.coordinator.Returned(name, ids, taken.Refusal != "")
 	j.now = j.now.Add(FollowWindow / 4)
 	j.record(func(e *history.Event) {
 		if err != nil {

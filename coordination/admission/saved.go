@@ -52,7 +52,7 @@ type savedPlan struct {
 	Expires   time.Time           `json:"expires"`
 }
 
-// savedListing is the last PodResources List.
+// savedListing is the last PodResources List, without its containers, which can be many.
 type savedListing struct {
 	Looked  bool          `json:"looked"`
 	Life    string        `json:"life"`

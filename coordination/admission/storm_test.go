@@ -181,7 +181,7 @@ func (s *storm) Allocate(p *model.Pod, c *model.Container, name string, ids []st
 	s.now = s.now.Add(FollowWindow / 4)
 	if !s.strikes(chanceOfCallFault) {
 		taken, err := s.coordinator.Allocated(s.t.Context(), name, ids)
-		s.coordinator.Returned(name, ids, taken.Refusal != "")
+		_ = s.coordinator.Returned(name, ids, taken.Refusal != "")
 		s.record(func(e *history.Event) { e.Alone, e.Refusal = err != nil, taken.Refusal })
 		return err != nil || taken.Refusal == ""
 	}
@@ -198,7 +198,7 @@ func (s *storm) Allocate(p *model.Pod, c *model.Container, name string, ids []st
 			_, _ = s.coordinator.Allocated(s.t.Context(), name, ids) // likewise
 		}
 	}
-	s.coordinator.Returned(name, ids, false)
+	_ = s.coordinator.Returned(name, ids, false)
 	return true
 }
 

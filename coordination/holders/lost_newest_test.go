@@ -45,7 +45,8 @@ func TestLostNewestIsListedLater(t *testing.T) {
 			},
 		}
 		last := holders.Result{Holders: before, Known: map[string]holders.Known{
-			"u1": {Pod: before[0].Pod, Told: true, Life: "first"}, "u2": {Pod: before[1].Pod, Told: true, Life: "first"},
+			"u1": {Pod: before[0].Pod, Told: true, Life: "first"},
+			"u2": {Pod: before[1].Pod, Told: true, Life: "first"},
 		}}
 		for _, pods := range c.lists {
 			last = holders.Look(holders.Sources{

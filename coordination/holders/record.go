@@ -63,14 +63,15 @@ func (r *record) lost(named *podNames) (all []*Holder, unlisted Holders) {
 		uid, _, _ := strings.Cut(key, "/")
 		pods[uid] = true
 	}
-	for _, h := range slices.Concat(r.unlisted, r.before) {
+	for i, h := range slices.Concat(r.unlisted, r.before) {
 		isOfAnother := h.Life == "" || h.Life != r.kubelet
 		isLost := h.Lost || r.unreadable == nil && isOfAnother && !r.isInAdmission(&h, named)
 		_, has := recorded[h.UID+"/"+h.Name]
 		switch isOpen := h.Open && !h.Lost; {
 		case has || h.Init && pods[h.UID]:
 			continue
-		case isOpen && isOfAnother && h.Life != "" && named.mayBeListed(h.UID):
+		case isOpen && (i < len(r.unlisted) && !named.isComplete() && !named.isTold(h.UID) ||
+			isOfAnother && h.Life != "" && named.mayBeListed(h.UID)):
 			unlisted = append(unlisted, h)
 			continue
 		case !isLost:
@@ -224,7 +225,7 @@ func (n *podNames) mayLive(uid string) bool {
 
 // mayBeListed reports whether a list that may be incomplete does not have a pod yet.
 func (n *podNames) mayBeListed(uid string) bool {
-	return n.untold == nil && !n.told.All && n.kubelet != "" && uid != "" && !n.isTold(uid)
+	return n.untold == nil && !n.told.All && uid != "" && !n.isTold(uid)
 }
 
 // lacks reports whether the told pods prove that a pod has ended.

@@ -119,7 +119,7 @@ func (n *judgedNode) plugin(resource string) node.Plugin {
 		},
 		Take: func(ctx context.Context, ids []string) error {
 			taken, err := n.coordinator.Allocated(ctx, resource, ids)
-			n.coordinator.Returned(resource, ids, taken.Refusal != "")
+			_ = n.coordinator.Returned(resource, ids, taken.Refusal != "")
 			if err == nil && taken.Refusal != "" {
 				err = errors.New(taken.Refusal)
 			}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package coordination
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// The kubelet waits for an Allocate beside a server that hangs as long as for a question.
+func TestAllocateBesideAHungServer(t *testing.T) {
+	server, members, _ := serverAndClient(t)
+	letGo := hang(server)
+	defer letGo()
+	for name, id := range map[string]string{gpus: "gpu0", vfs: "vf0"} {
+		took := shortest(func() {
+			if _, _, err := members[name].Allocated(t.Context(), []string{id}); err != nil {
+				t.Error(err)
+			}
+			members[name].Returned(t.Context(), []string{id}, false)
+		})
+		if took > answerLimit {
+			t.Errorf("%s: allocated after %s", name, took)
+		}
+	}
+}
+
+// A plugin that the server answers, and that has lost only its stream, reports the end of an Allocate.
+func TestReturnedWithoutAStream(t *testing.T) {
+	server, members, log := serverAndClient(t)
+	c := server.election.serving.Load().coordinator
+	own := c.Machine
+	c.Machine = refreshed{own, func(device.Announcement) error { panic("a mistake") }}
+	members[vfs].Publish(device.Announcement{
+		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
+	})
+	log.await(t, "lost the coordination server")
+	c.Machine = own
+	var looks atomic.Int32
+	c.Kubelet = lister{c.Kubelet, func() (kubelet.View, error) {
+		looks.Add(1)
+		return kubelet.View{}, errors.New("it is counted")
+	}}
+	if _, err := members[vfs].report(t.Context(), []string{"vf0"}); err != nil {
+		t.Fatal(err)
+	}
+	members[vfs].Returned(t.Context(), []string{"vf0"}, false)
+	if choose(t, members[gpus], offered[gpus], nil, 1); looks.Load() == 0 {
+		t.Error("the server takes the Allocate for open")
+	}
+}
+
+// A report that the plugin no longer waits for is about an admission of before: the kubelet has gone on.
+func TestLateReportOfAFailure(t *testing.T) {
+	server, members, _ := serverAndClient(t)
+	own := server.election.serving.Load()
+	// the plugin of the VFs has failed the Allocate of another container, and has given up its report to the
+	// server, which was stopped; the kubelet has gone on with this one
+	if _, _, err := members[gpus].Allocated(t.Context(), []string{"gpu0"}); err != nil {
+		t.Fatal(err)
+	}
+	members[gpus].Returned(t.Context(), []string{"gpu0"}, false)
+	isHeld := func() (held bool) {
+		for _, r := range own.coordinator.Resources() {
+			for _, d := range r.GetDevices() {
+				held = held || d.GetAllocated()
+			}
+		}
+		return held
+	}
+	if !isHeld() {
+		t.Fatal("nothing is held: this shows nothing")
+	}
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _ = own.Returned(late, &api.ReturnedRequest{Resource: vfs, Devices: []string{"vf1"}, Failed: true})
+	if !isHeld() {
+		t.Error("the late report closes the admission of the next container, whose device is free")
+	}
+}
+
+// The report of a failure that comes to a server at its end goes to the next server.
+func TestStoppedServerTakesNoReport(t *testing.T) {
+	server, _, _ := serverAndClient(t)
+	own := server.election.serving.Load()
+	closed, err := admission.New(*own.coordinator.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	stopped := &nodeServer{coordinator: closed, calls: make(system.Turn, 1), log: own.log}
+	q := &api.ReturnedRequest{Resource: vfs, Devices: []string{"vf0"}, Failed: true}
+	_, err = stopped.Returned(t.Context(), q)
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("the report is lost: %v", err)
+	}
+}
