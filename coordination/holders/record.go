@@ -67,11 +67,10 @@ func (r *record) lost(named *podNames) (all []*Holder, unlisted Holders) {
 		isOfAnother := h.Life == "" || h.Life != r.kubelet
 		isLost := h.Lost || r.unreadable == nil && isOfAnother && !r.isInAdmission(&h, named)
 		_, has := recorded[h.UID+"/"+h.Name]
-		switch isOpen := h.Open && !h.Lost; {
+		switch {
 		case has || h.Init && pods[h.UID]:
 			continue
-		case isOpen && (i < len(r.unlisted) && !named.isComplete() && !named.isTold(h.UID) ||
-			isOfAnother && h.Life != "" && named.mayBeListed(h.UID)):
+		case h.Open && !h.Lost && r.isUndecided(&h, i < len(r.unlisted), named):
 			unlisted = append(unlisted, h)
 			continue
 		case !isLost:
@@ -87,6 +86,15 @@ func (r *record) lost(named *podNames) (all []*Holder, unlisted Holders) {
 		}
 	}
 	return all, unlisted[max(0, len(unlisted)-maxUnlisted):]
+}
+
+// isUndecided reports whether nothing says yet whether a container known by its Allocates alone runs: a list
+// of the kubelet that has started since may come to have its pod.
+func (r *record) isUndecided(h *Holder, wasUnlisted bool, named *podNames) bool {
+	if wasUnlisted {
+		return !named.isComplete() && !named.isTold(h.UID)
+	}
+	return h.Life != "" && h.Life != r.kubelet && named.mayBeListed(h.UID)
 }
 
 // isInAdmission reports whether a container known by its Allocates alone has not started: a kubelet that has
