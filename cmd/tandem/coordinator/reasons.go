@@ -79,14 +79,14 @@ func nextStep(container string, list []apart, wanted int) string {
 		case a.all == 0:
 			return fmt.Sprintf("switch %s has no VF that a plugin offers: see \"tandem doctor\", or ask for fewer "+
 				"GPUs", a.gpu.Switch)
+		case len(a.free) == 0 && len(holders) == 0:
+			return fmt.Sprintf("the VFs of switch %s are unhealthy: see \"tandem status -o wide\"", a.gpu.Switch)
 		case wanted == 0 || wanted > a.all:
 			return fmt.Sprintf("ask for as many VFs as GPUs: the numbers differ, and switch %s has %s", a.gpu.Switch,
 				cli.Count(a.all, "VF"))
-		case len(a.free) == 0 && len(holders) > 0:
+		case len(a.free) == 0:
 			return fmt.Sprintf("end %s, which has VFs of switch %s, then create %s again", holders[0], a.gpu.Switch,
 				podOf(container))
-		case len(a.free) == 0:
-			return fmt.Sprintf("the VFs of switch %s are unhealthy: see \"tandem status -o wide\"", a.gpu.Switch)
 		}
 	}
 	return fmt.Sprintf("VFs are free on these switches now: create %s again", podOf(container))

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -69,7 +70,7 @@ var hardwareChecks = []check{
 		summary: "%s near GPUs has no VFs.",
 		why:     "There is no VF to offer.",
 		fix: []string{
-			"echo 1 > /sys/bus/pci/devices/ADDRESS/sriov_numvfs, at every start (systemd unit, " +
+			"echo 8 > /sys/bus/pci/devices/ADDRESS/sriov_numvfs, at every start (systemd unit, " +
 				"SR-IOV network operator)",
 		},
 		find: (*Node).findPFsWithoutVFs,
@@ -142,7 +143,7 @@ var hardwareChecks = []check{
 			}
 			for _, d := range n.pfs {
 				if l := d.PCIe; l.DegradedOf(false) {
-					f.addSeen("NIC %s: %v GT/s x%d of %v GT/s x%d", d.Address, l.Speed, l.Width, l.MaxSpeed, l.MaxWidth)
+					f.addSeen("NIC %s: %s of %s", d.Address, linkText(l.Speed, l.Width), linkText(l.MaxSpeed, l.MaxWidth))
 				}
 			}
 		},
@@ -248,4 +249,12 @@ func (n *Node) offersWholeNICs() bool {
 		isOffered := func(offered Device) bool { return offered.Address == pf.Address }
 		return n.Guess != "" || !slices.ContainsFunc(n.VFs, isOffered)
 	})
+}
+
+// linkText returns speed and width of a link, without an unknown speed: "32 GT/s x16".
+func linkText(speed float64, width int) string {
+	if speed == 0 {
+		return fmt.Sprintf("x%d", width)
+	}
+	return fmt.Sprintf("%v GT/s x%d", speed, width)
 }
