@@ -366,7 +366,8 @@ func TestPlayOnMac(t *testing.T) {
 // TestPlayRefused: what play refuses before it starts anything.
 func TestPlayRefused(t *testing.T) {
 	full := t.TempDir()
-	long := filepath.Join(shortDir(t), strings.Repeat("x", 60))
+	dir := shortDir(t) // of a random length
+	long := filepath.Join(dir, strings.Repeat("x", 76-len(dir)))
 	if err := os.WriteFile(filepath.Join(full, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
