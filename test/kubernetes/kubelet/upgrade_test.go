@@ -243,7 +243,8 @@ func (u *upgrade) checkState() {
 	bad, err := filepath.Glob(filepath.Join(u.RunDir(), "*.bad"))
 	u.must(err)
 	if u.isBack {
-		bad = slices.DeleteFunc(bad, func(name string) bool { return filepath.Base(name) == "coordinator.json.bad" })
+		isState := func(name string) bool { return filepath.Base(name) == "coordinator.json.bad" }
+		bad = slices.DeleteFunc(bad, isState)
 	}
 	if len(bad) > 0 {
 		u.t.Errorf("files of the other version are set aside: %v", bad)
