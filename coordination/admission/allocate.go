@@ -33,16 +33,24 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 // refusedStates has the states before and after a refusal.
 type refusedStates struct{ before, after *state }
 
+// undo returns to the state before a refusal. Version and IDs go on: an observation may be of the state after.
+func (tx *transaction) undo(refused refusedStates) {
+	before := refused.before.clone()
+	before.version, before.ids = tx.version, tx.ids
+	tx.state = before
+}
+
 // decideAllocate decides about an Allocate: a refusable one may be refused. A refusal that came too late is
 // undone, unless another decision has followed.
 func (c *Coordinator) decideAllocate(
 	a allocated, refusable bool, late refusedStates,
 ) (taken Taken, states refusedStates, err error) {
 	err = c.decide(func(tx *transaction) error {
-		if late.after != nil && c.current() == late.after {
-			tx.state = late.before.clone()
+		states.before = c.current()
+		if states.before == late.after {
+			tx.undo(late)
 		}
-		states = refusedStates{c.current(), tx.state}
+		states.after = tx.state
 		tx.warnHung(a.observation, "judge whose devices these are without the kubelet's checkpoint")
 		if a.double.said != "" && !refusable {
 			tx.error("a container has a device that it should have been refused: the coordinator was late",

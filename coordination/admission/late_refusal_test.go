@@ -47,11 +47,11 @@ func TestLateRefusalOfStrictPod(t *testing.T) {
 		a, given := scarce(t, intent.PodsAPI)
 		strict := a.pending("strict", wish{4, 2})
 		strict.Alignment = intent.Required
-		late := 0
+		late, version := 0, 0
 		for _, name := range order {
 			ctx, cancel := context.WithCancel(t.Context())
 			a.coordinator.Observer = refusedObserver{newTallied(), func() {
-				late++
+				late, version = late+1, a.coordinator.current().version
 				cancel()
 			}}
 			taken, err := a.coordinator.Allocated(ctx, name, given[name])
@@ -63,6 +63,9 @@ func TestLateRefusalOfStrictPod(t *testing.T) {
 		}
 		if late == 0 {
 			t.Fatalf("%v: no refusal: this shows nothing", order)
+		}
+		if now := a.coordinator.current().version; now == version {
+			t.Errorf("%v: a question read after the refusal does not see that it is undone", order)
 		}
 		for _, name := range order {
 			held := a.coordinator.heldOf(name)
