@@ -36,11 +36,11 @@
 // A failure changes the quality of a placement, never the success. Tandem's own faults are no exception: a
 // panic costs one answer, one source or one server, and never the daemon (system.Survive). Without the
 // server a plugin chooses alone (alone.go): by the PCI tree, and by the last allocation of the other plugin,
-// from a file in the run directory. Without PodResources the coordinator judges by time. A
-// question is always answered within 100 ms: a hanging peer costs 80 ms, the kubelet's sockets 50, a file 25;
-// only the handout may take a second. An unusable run directory ends the start with advice; a directory that
-// is full, read-only or removed later costs one line in the log, and the checkpoint or the other plugin until
-// the directory is usable.
+// from a file in the run directory. Without PodResources the coordinator judges by time. A question is always
+// answered within 100 ms: a hanging peer costs 80 ms, the kubelet's sockets 50, a file 25; only the handout
+// may take a second. An unusable run directory ends the start with advice; a directory that is full,
+// read-only or removed later costs one line in the log, and the checkpoint or the other plugin until the
+// directory is usable.
 //
 // Two versions of Tandem work together if the major numbers of their protocols are equal (socket.go);
 // otherwise each places devices alone and logs the reason.
@@ -53,6 +53,7 @@
 //   - announcement.latest: the plugin's devices; device.MaxDevices; each Publish; the plugin.
 //   - machine: sysfs; the machine; announcements; sysfs, if readable.
 //   - handouts.current, handout file: the last Allocate; one of a kind; each Allocate; ignored after 10 s.
+//   - Member.unanswered: Allocates without an answer; those in progress; Allocated and Returned; the plugin.
 //   - membership.foreign, joined: the stream; one; each attempt to join; the server.
 //   - intent's failure and pause of a source: the last answer; a minute; the next answer; the source.
 //   - intent's pods: what is kept of the last list's pods, by their content; 131,072 containers and requests;

@@ -43,7 +43,7 @@ func (tx *transaction) undo(refused refusedStates) {
 // decideAllocate decides about an Allocate: a refusable one may be refused. A refusal that came too late is
 // undone, unless another decision has followed.
 func (c *Coordinator) decideAllocate(
-	a allocated, refusable bool, late refusedStates,
+	a allocateInput, refusable bool, late refusedStates,
 ) (taken Taken, states refusedStates, err error) {
 	err = c.decide(func(tx *transaction) error {
 		states.before = c.current()
@@ -75,29 +75,28 @@ func (c *Coordinator) decideAllocate(
 	return taken, states, err
 }
 
-// Returned records the end of an Allocate: the kubelet is about to receive the answer, or an error. The error
-// is ErrClosed.
+// Returned records the end of an Allocate: the kubelet is about to receive the answer and goes on with the
+// container, or an error and rejects the pod. The error is ErrClosed.
 func (c *Coordinator) Returned(name string, ids []string, failed bool) error {
+	defer c.reader.inFlight.endAllocate(name, ids)
 	if failed {
-		c.closeFailed(name, ids)
+		return c.closeFailed(name, ids)
 	}
-	c.reader.inFlight.endAllocate(name, ids)
 	return c.decide(func(tx *transaction) error {
 		if tx.open != nil && device.SameSet(tx.open.devices[name], ids) {
-			tx.open.at = tx.now() // the kubelet goes on with the container only now
+			tx.open.at = tx.now()
 		}
 		return nil
 	})
 }
 
 // closeFailed closes the open admission if an Allocate that a plugin has failed is its next one, or its
-// latest: the kubelet rejects the pod.
-func (c *Coordinator) closeFailed(name string, ids []string) {
+// latest.
+func (c *Coordinator) closeFailed(name string, ids []string) error {
 	defer c.store.changed.Fire()
 	var o observation
 	o.checkpoint = kubelet.Read(c.Kubelet.Checkpoint())
-	// after the end of the server, nobody is told
-	_ = c.decide(func(tx *transaction) error {
+	return c.decide(func(tx *transaction) error {
 		isNext := tx.open != nil && tx.resources[name] != nil && tx.open.container.Lacks(name)
 		if isNext || tx.open != nil && device.SameSet(tx.open.devices[name], ids) {
 			tx.endRejected(o.evidence(tx.state), isOut)

@@ -3,17 +3,14 @@
 package admission
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -57,7 +54,7 @@ func (g grant) reason() string {
 }
 
 // takeDevices records an Allocate for its most likely container, which becomes the open one.
-func (tx *transaction) takeDevices(a allocated) grant {
+func (tx *transaction) takeDevices(a allocateInput) grant {
 	o, name, ids := a.observation, a.name, a.ids
 	e := o.evidence(tx.state)
 	if o.answer.IsKnown() {
@@ -134,76 +131,6 @@ func recipientOf(s *state, g grant, e *evidence) *recipient {
 	}
 	c = c.WithDevices(g.name, slices.Clone(g.ids))
 	return &c
-}
-
-// fate is what the kubelet reports of the candidates for the pod of the open admission.
-type fate int
-
-const (
-	lives    fate = iota // all live, or nothing is known
-	mayBeOut             // some are gone: the kubelet may have rejected the container
-	isOut                // all are gone
-)
-
-// allocated is the input of a decision about an Allocate.
-type allocated struct {
-	observation
-	name   string
-	ids    []string
-	double refusal // a different pod holds a device
-
-	open *openAdmission // at the time of the read
-	fate fate           // of its pod
-}
-
-// fateOf returns the fate of the pod of an open admission. Of a later admission nothing is known.
-func (a allocated) fateOf(open *openAdmission) fate {
-	if open == nil || a.open == nil || open.container.ID != a.open.container.ID {
-		return lives
-	}
-	return a.fate
-}
-
-// readAllocate reads the input of a decision about an Allocate. The requests of the node's pods are read
-// unless the open admission proves the recipient. Without requests the kubelet may have rejected the
-// container of the open admission: the fate of its pod is read. PodResources List is never read here.
-func (r *reader) readAllocate(
-	ctx context.Context, s *state, now time.Time, name string, ids []string,
-) allocated {
-	a := allocated{name: name, ids: ids, open: s.open}
-	a.asked, a.kubelet, a.checkpoint = now, r.Kubelet.Life(), kubelet.Read(r.Kubelet.Checkpoint())
-	ctx, cancel := context.WithTimeout(ctx, system.LookLimit) // for all reads together
-	defer cancel()
-	// a kubelet that hangs leaves half of the time for the request sources
-	first, cancelFirst := context.WithTimeout(ctx, system.LookLimit/2)
-	defer cancelFirst()
-	a.double = r.findConflict(first, s, now, name, ids, &a.observation)
-	if s.open.proves(name, ids, now) {
-		return a
-	}
-	a.answer = kubelet.Read(r.Pods.Pods(ctx))
-	if !a.answer.IsKnown() && s.open != nil {
-		a.fate = r.readFate(ctx, s.open.container.Pods)
-	}
-	return a
-}
-
-// readFate returns the fate of a pod with several candidates.
-func (r *reader) readFate(ctx context.Context, pods []kubelet.Pod) fate {
-	gone := 0
-	for _, pod := range pods[:min(len(pods), getBurst)] {
-		if view, err := r.Kubelet.Get(ctx, pod); err == nil && len(view.Pods) == 0 {
-			gone++
-		}
-	}
-	switch gone {
-	case 0:
-		return lives
-	case len(pods):
-		return isOut
-	default:
-		return mayBeOut
-	}
 }
 
 // orderDevices returns the allocated devices of a resource in pair order: the i-th GPU pairs with the i-th

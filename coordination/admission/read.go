@@ -26,8 +26,7 @@ type reader struct {
 }
 
 // readQuestion reads the input of a decision about a question: the request sources beside the kubelet's
-// records. PodResources is read only if safe: not while
-// devices of this container may be in flight.
+// records. PodResources is read only if safe: not while devices of this container may be in flight.
 func (r *reader) readQuestion(
 	ctx context.Context, before *state, asked time.Time, q *api.PreferRequest,
 ) (o observation) {
@@ -175,6 +174,76 @@ func requestCPUs(pods []intent.Pod) bool {
 		}
 	}
 	return false
+}
+
+// fate is what the kubelet reports of the candidates for the pod of the open admission.
+type fate int
+
+const (
+	lives    fate = iota // all live, or nothing is known
+	mayBeOut             // some are gone: the kubelet may have rejected the container
+	isOut                // all are gone
+)
+
+// allocateInput is the input of a decision about an Allocate.
+type allocateInput struct {
+	observation
+	name   string
+	ids    []string
+	double refusal // a different pod holds a device
+
+	open *openAdmission // at the time of the read
+	fate fate           // of its pod
+}
+
+// fateOf returns the fate of the pod of an open admission. Of a later admission nothing is known.
+func (a allocateInput) fateOf(open *openAdmission) fate {
+	if open == nil || a.open == nil || open.container.ID != a.open.container.ID {
+		return lives
+	}
+	return a.fate
+}
+
+// readAllocate reads the input of a decision about an Allocate. The requests of the node's pods are read
+// unless the open admission proves the recipient. Without requests the kubelet may have rejected the
+// container of the open admission: the fate of its pod is read. PodResources List is never read here.
+func (r *reader) readAllocate(
+	ctx context.Context, s *state, now time.Time, name string, ids []string,
+) allocateInput {
+	a := allocateInput{name: name, ids: ids, open: s.open}
+	a.asked, a.kubelet, a.checkpoint = now, r.Kubelet.Life(), kubelet.Read(r.Kubelet.Checkpoint())
+	ctx, cancel := context.WithTimeout(ctx, system.LookLimit) // for all reads together
+	defer cancel()
+	// a kubelet that hangs leaves half of the time for the request sources
+	first, cancelFirst := context.WithTimeout(ctx, system.LookLimit/2)
+	defer cancelFirst()
+	a.double = r.findConflict(first, s, now, name, ids, &a.observation)
+	if s.open.proves(name, ids, now) {
+		return a
+	}
+	a.answer = kubelet.Read(r.Pods.Pods(ctx))
+	if !a.answer.IsKnown() && s.open != nil {
+		a.fate = r.readFate(ctx, s.open.container.Pods)
+	}
+	return a
+}
+
+// readFate returns the fate of a pod with several candidates.
+func (r *reader) readFate(ctx context.Context, pods []kubelet.Pod) fate {
+	gone := 0
+	for _, pod := range pods[:min(len(pods), getBurst)] {
+		if view, err := r.Kubelet.Get(ctx, pod); err == nil && len(view.Pods) == 0 {
+			gone++
+		}
+	}
+	switch gone {
+	case 0:
+		return lives
+	case len(pods):
+		return isOut
+	default:
+		return mayBeOut
+	}
 }
 
 // PodsOf returns the pods of the answer of a request source.

@@ -71,7 +71,7 @@ func (c *committedState) save() savedState {
 	return savedState{
 		Resources: s.resources.Save(), Allocates: s.allocates,
 		Found:     s.found[max(0, len(s.found)-maxHolders):],
-		Unlisted:  s.unlisted[max(0, len(s.unlisted)-maxHolders):],
+		Unlisted:  s.unlisted,
 		Admission: saveAdmission(s.open, c.now()), Seen: saveListing(s.listing), Known: s.known,
 		Decisions: history.Save(decisions),
 	}
