@@ -91,10 +91,10 @@ func (r *record) lost(named *podNames) (all []*Holder, unlisted Holders) {
 // isUndecided reports whether nothing says yet whether a container known by its Allocates alone runs: a list
 // of the kubelet that has started since may come to have its pod.
 func (r *record) isUndecided(h *Holder, wasUnlisted bool, named *podNames) bool {
-	if wasUnlisted {
-		return !named.isComplete() && !named.isTold(h.UID)
+	if named.isComplete() || named.isTold(h.UID) {
+		return false
 	}
-	return h.Life != "" && h.Life != r.kubelet && named.mayBeListed(h.UID)
+	return wasUnlisted || named.untold == nil && h.UID != "" && h.Life != "" && h.Life != r.kubelet
 }
 
 // isInAdmission reports whether a container known by its Allocates alone has not started: a kubelet that has
@@ -229,11 +229,6 @@ func (n *podNames) isTold(uid string) bool {
 // answers, has listed it.
 func (n *podNames) mayLive(uid string) bool {
 	return n.isTold(uid) || n.untold != nil && n.known[uid].Told
-}
-
-// mayBeListed reports whether a list that may be incomplete does not have a pod yet.
-func (n *podNames) mayBeListed(uid string) bool {
-	return n.untold == nil && !n.told.All && uid != "" && !n.isTold(uid)
 }
 
 // lacks reports whether the told pods prove that a pod has ended.
