@@ -150,8 +150,15 @@ func newGauge(name, help string, labels ...string) *prometheus.Desc {
 // state is the collector of gauges, which are read on each scrape.
 type state struct{ *monitor }
 
-// Describe implements prometheus.Collector. It names no metric: those of a node depend on its role.
-func (state) Describe(chan<- *prometheus.Desc) {}
+// Describe implements prometheus.Collector.
+func (s state) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		roleDesc, connectedDesc, devicesDesc, healthDesc, hintsDesc, strandedDesc, degradedDesc, enforcedDesc,
+		registeredDesc,
+	} {
+		descs <- d
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (s state) Collect(metrics chan<- prometheus.Metric) {
