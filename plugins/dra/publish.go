@@ -3,7 +3,6 @@
 package dra
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,7 +14,11 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
@@ -97,18 +100,15 @@ func (p *publisher) driverResources(v *view) resourceslice.DriverResources {
 	}
 }
 
-// Maximum time until the API server has the VFs of prepared claims, and the pause between two looks. The
-// kubelet waits for 45 s.
-const (
-	shownLimit = 20 * time.Second
-	shownPause = 100 * time.Millisecond
-)
+// shownLimit is the maximum time until the API server has the VFs of prepared claims. The kubelet waits for
+// 45 s.
+const shownLimit = 20 * time.Second
 
 // awaitShown waits until the API server has the VFs of prepared claims: CNI plugins read there the VF of a
 // pod immediately after the kubelet's answer. A device may be published with another VF, which is that of
 // another claim.
 func (p *publisher) awaitShown(ctx context.Context, prepared []claims.Claim) error {
-	vfs := map[string]string{} // by device
+	vfs := map[string]string{} // by device; a GPU alone is published with an ID of its own
 	for _, c := range prepared {
 		for _, d := range c.Devices {
 			if !d.Admin && len(d.VFs) == 1 && len(d.GPUs) <= 1 {
@@ -121,43 +121,69 @@ func (p *publisher) awaitShown(ctx context.Context, prepared []claims.Claim) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, shownLimit)
 	defer cancel()
-	var reason error
-	err := wait.PollUntilContextCancel(ctx, shownPause, true, func(ctx context.Context) (bool, error) {
-		var shown map[string]string
-		shown, reason = p.shownVFs(ctx)
-		isOther := func(device string) bool { return shown[device] != "" && shown[device] != vfs[device] }
-		if reason == nil && !slices.ContainsFunc(slices.Collect(maps.Keys(vfs)), isOther) {
-			return true, nil
-		}
-		return false, p.viewer.awaitUpdate(ctx) // the claims are in it
-	})
+	published := slicesOf(p.config.Client, p.config.NodeName)
+	shown, err := shownVFs(ctx, published)
+	isOther := func(device string) bool { return shown[device] != "" && shown[device] != vfs[device] }
+	hasAll := func() bool { return !slices.ContainsFunc(slices.Collect(maps.Keys(vfs)), isOther) }
+	if err == nil && !hasAll() {
+		p.viewer.changed.Fire() // the claims are to be published
+		_, err = watchtools.UntilWithSync(ctx, published, &resourceapi.ResourceSlice{}, nil,
+			func(event watch.Event) (bool, error) {
+				if slice, ok := event.Object.(*resourceapi.ResourceSlice); ok && event.Type != watch.Deleted {
+					maps.Copy(shown, multusIDs(slice.Spec.Devices))
+				}
+				return hasAll(), nil
+			})
+	}
 	if err != nil {
-		return fmt.Errorf("publish which VFs are handed out: wait until the API server has them: %w",
-			cmp.Or(reason, err))
+		return fmt.Errorf("publish which VFs are handed out: wait until the API server has them: %w", err)
 	}
 	return nil
 }
 
-// shownVFs returns the Multus device IDs of the node's published devices, by name.
-func (p *publisher) shownVFs(ctx context.Context) (map[string]string, error) {
-	list, err := p.config.Client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{
-		FieldSelector: fields.Set{
-			resourceapi.ResourceSliceSelectorDriver:   pool.Driver,
-			resourceapi.ResourceSliceSelectorNodeName: p.config.NodeName,
-		}.String(),
-	})
+// slicesOf lists and watches the published slices of a node.
+func slicesOf(client kubernetes.Interface, nodeName string) cache.ListerWatcher {
+	selector := fields.Set{
+		resourceapi.ResourceSliceSelectorDriver:   pool.Driver,
+		resourceapi.ResourceSliceSelectorNodeName: nodeName,
+	}.String()
+	slices := client.ResourceV1().ResourceSlices()
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
+			return slices.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			return slices.Watch(ctx, o)
+		},
+	}, client)
+}
+
+// shownVFs returns the Multus device IDs of published devices, by name.
+func shownVFs(ctx context.Context, published cache.ListerWatcher) (map[string]string, error) {
+	list, err := cache.ToListerWithContext(published).ListWithContext(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	ids := map[string]string{}
-	for _, slice := range list.Items {
-		for _, device := range slice.Spec.Devices {
-			if id := device.Attributes[pool.AttributeMultusID].StringValue; id != nil {
-				ids[device.Name] = *id
-			}
+	if list, ok := list.(*resourceapi.ResourceSliceList); ok {
+		for _, slice := range list.Items {
+			maps.Copy(ids, multusIDs(slice.Spec.Devices))
 		}
 	}
 	return ids, nil
+}
+
+// multusIDs returns the Multus device IDs of devices, by name.
+func multusIDs(devices []resourceapi.Device) map[string]string {
+	ids := map[string]string{}
+	for _, device := range devices {
+		if id := device.Attributes[pool.AttributeMultusID].StringValue; id != nil {
+			ids[device.Name] = *id
+		}
+	}
+	return ids
 }
 
 // view is the state of the node at one moment, and the published data. It is immutable.
