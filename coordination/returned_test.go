@@ -5,6 +5,7 @@ package coordination
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -18,6 +19,65 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
+
+// countLooks makes List of the coordinator's kubelet fail, and counts its calls.
+func countLooks(c *admission.Coordinator) *atomic.Int32 {
+	var looks atomic.Int32
+	c.Kubelet = lister{c.Kubelet, func() (kubelet.View, error) {
+		looks.Add(1)
+		return kubelet.View{}, errors.New("it is counted")
+	}}
+	return &looks
+}
+
+// isHeld reports whether a container has any device.
+func isHeld(c *admission.Coordinator) (held bool) {
+	for _, r := range c.Resources() {
+		for _, d := range r.GetDevices() {
+			held = held || d.GetAllocated()
+		}
+	}
+	return held
+}
+
+// Either plugin's word that an Allocate has returned reaches the server.
+func TestReturned(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(shortDir(t), "run")
+	server, gpu, _ := join(t, Config{RunDir: dir}, gpus, oneGPU, gpus)
+	_, vf, _ := join(t, Config{RunDir: dir}, vfs, oneVF, gpus, vfs)
+	c := server.election.serving.Load().coordinator
+	looks := countLooks(c)
+	for m, id := range map[*Member]string{gpu: "gpu0", vf: "vf0"} {
+		if _, err := m.report(t.Context(), []string{id}); err != nil {
+			t.Fatal(err)
+		}
+		before := looks.Load()
+		if choose(t, m, []string{id}, nil, 1); looks.Load() != before {
+			t.Errorf("%s: the server does not know of the open Allocate", m.announced.resource)
+		}
+		m.Returned(t.Context(), []string{id}, false)
+		if choose(t, m, []string{id}, nil, 1); looks.Load() == before {
+			t.Errorf("%s: the server does not know that the Allocate has returned", m.announced.resource)
+		}
+	}
+}
+
+// The server hears of a failed Allocate before the kubelet does, also while it takes an announcement of the
+// plugin over: the kubelet then goes on with another container.
+func TestFailedAllocateIsReportedAtOnce(t *testing.T) {
+	server, members, _ := serverAndClient(t)
+	c := server.election.serving.Load().coordinator
+	if _, _, err := members[vfs].Allocated(t.Context(), []string{"vf0"}); err != nil {
+		t.Fatal(err)
+	}
+	release := publishSlowly(c, members[vfs])
+	members[vfs].Returned(t.Context(), []string{"vf0"}, true)
+	if isHeld(c) {
+		t.Error("a device is allocated")
+	}
+	release()
+}
 
 // The kubelet waits for an Allocate beside a server that hangs as long as for a question.
 func TestAllocateBesideAHungServer(t *testing.T) {
@@ -48,11 +108,7 @@ func TestReturnedWithoutAStream(t *testing.T) {
 	})
 	log.await(t, "lost the coordination server")
 	c.Machine = own
-	var looks atomic.Int32
-	c.Kubelet = lister{c.Kubelet, func() (kubelet.View, error) {
-		looks.Add(1)
-		return kubelet.View{}, errors.New("it is counted")
-	}}
+	looks := countLooks(c)
 	if _, err := members[vfs].report(t.Context(), []string{"vf0"}); err != nil {
 		t.Fatal(err)
 	}
@@ -72,21 +128,13 @@ func TestLateReportOfAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	members[gpus].Returned(t.Context(), []string{"gpu0"}, false)
-	isHeld := func() (held bool) {
-		for _, r := range own.coordinator.Resources() {
-			for _, d := range r.GetDevices() {
-				held = held || d.GetAllocated()
-			}
-		}
-		return held
-	}
-	if !isHeld() {
+	if !isHeld(own.coordinator) {
 		t.Fatal("nothing is held: this shows nothing")
 	}
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, _ = own.Returned(late, &api.ReturnedRequest{Resource: vfs, Devices: []string{"vf1"}, Failed: true})
-	if !isHeld() {
+	if !isHeld(own.coordinator) {
 		t.Error("the late report closes the admission of the next container, whose device is free")
 	}
 }

@@ -33,7 +33,8 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 // refusedStates has the states before and after a refusal.
 type refusedStates struct{ before, after *state }
 
-// undo returns to the state before a refusal. Version and IDs go on: an observation may be of the state after.
+// undo returns to the state before a refusal. Version and IDs go on: an observation may be of the state
+// after.
 func (tx *transaction) undo(refused refusedStates) {
 	before := refused.before.clone()
 	before.version, before.ids = tx.version, tx.ids

@@ -331,3 +331,79 @@ func TestStaticPodIsNotRefused(t *testing.T) {
 		}
 	}
 }
+
+// endedNamesake returns an admission in which a pod with an init container has had a GPU and a VF, and has
+// ended since the kubelet's checkpoint. A question has shown the name.
+func endedNamesake(
+	t *testing.T, source intent.Source, excludeTopology bool, order []string,
+) (a *admission, name kubelet.Pod, early kubelet.Devices) {
+	t.Helper()
+	a = newAdmission(t, "oci-mi300x-derived", 1, excludeTopology, 1)
+	a.source = source
+	a.keepCheckpoint()
+	name = kubelet.Pod{Namespace: "team", Name: "train-0"}
+	a.pending(name.Name, wish{1, 1})
+	for _, resource := range order {
+		chosen, _ := a.ask(resource, 0, 1)
+		a.take(name, resource, chosen)
+	}
+	early = a.pods[name]["c"]
+	a.recordedPods[name] = map[string]kubelet.Devices{"init": early, "c": early} // c has taken over
+	a.record()
+	a.pending("small", wish{0, 1})
+	a.prefer(vfs, ids(a.free[vfs]), nil, 1) // a look shows the names
+	a.remove(kubelet.Pod{Namespace: "team", Name: "small"})
+	a.remove(name) // and no checkpoint
+	return a, name, early
+}
+
+// eachNamesake runs a test for every request source, with and without a takeover.
+func eachNamesake(t *testing.T, run func(t *testing.T, source intent.Source, crash func(*admission))) {
+	for _, source := range []intent.Source{"", intent.Kubelet, intent.PodsAPI} {
+		for takeover, crash := range map[bool]func(*admission){
+			true: (*admission).takeOver, false: func(*admission) {},
+		} {
+			t.Run(fmt.Sprintf("source %q, takeover %t", source, takeover), func(t *testing.T) {
+				t.Parallel()
+				run(t, source, crash)
+			})
+		}
+	}
+}
+
+// A later pod of the name gets the same VF as the answer to a question, which proves the end of the earlier
+// pod: its GPUs are free. A takeover between question and Allocate changes nothing.
+func TestNamesakeAfterATakeoverAmidAQuestion(t *testing.T) {
+	t.Parallel()
+	eachNamesake(t, func(t *testing.T, source intent.Source, crash func(*admission)) {
+		a, name, early := endedNamesake(t, source, false, []string{vfs, gpus})
+		a.pending(name.Name, wish{1, 1})
+		a.pods[name]["c"] = kubelet.Devices{}
+		chosen, _ := a.ask(vfs, 0, 1)
+		crash(a)
+		a.take(name, vfs, chosen)
+		gpu, why := a.ask(gpus, 0, 1)
+		a.take(name, gpus, gpu)
+		if l := a.levels(a.pods[name]["c"]); l != (levels{0: 1}) {
+			t.Errorf("%v of %v, earlier %v\n%s", l, a.pods[name]["c"], early, why)
+		}
+	})
+}
+
+// A later pod of the name gets all free GPUs of a NUMA node without a question, that of the earlier pod among
+// them. The VF of the earlier pod is free, and is chosen beside its GPU.
+func TestNamesakeHasGPUOfTheEarlierPod(t *testing.T) {
+	t.Parallel()
+	eachNamesake(t, func(t *testing.T, source intent.Source, crash func(*admission)) {
+		a, name, early := endedNamesake(t, source, true, []string{gpus, vfs})
+		a.pending(name.Name, wish{4, 4})
+		a.pods[name]["c"] = kubelet.Devices{}
+		a.take(name, gpus, ids(a.aligned(gpus, []int{0})))
+		crash(a)
+		chosen, why := a.prefer(vfs, ids(a.free[vfs]), nil, 4)
+		a.take(name, vfs, chosen)
+		if l := a.levels(a.pods[name]["c"]); l != (levels{0: 4}) {
+			t.Errorf("%v of %v, earlier %v\n%s", l, a.pods[name]["c"], early, why)
+		}
+	})
+}
