@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/disk"
@@ -137,4 +138,27 @@ func TestEveryStepOfContainerFiles(t *testing.T) {
 			t.Errorf("left: %v", left)
 		}
 	})
+}
+
+// A file that cannot be removed, as on a file system that has become read-only, costs one line in the log:
+// not one after each scan of the machine. (Here it is a directory that is not empty.)
+func TestOneComplaintAboutDeviceInfo(t *testing.T) {
+	t.Parallel()
+	p, _ := offered(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com", resources(rdmaPool))
+	var log bytes.Buffer
+	p.log = slog.New(slog.NewTextHandler(&log, nil))
+	left, old := filepath.Join(p.host.DevinfoDir, ".tandem-left"), time.Now().Add(-24*time.Hour)
+	if err := os.MkdirAll(filepath.Join(left, "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(left, old, old); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 { // as Watch
+		p.restoreFiles(nil)                 // after a scan
+		p.restoreFiles(map[string]*Grant{}) // after filesPause
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("%d lines in the log", n)
+	}
 }

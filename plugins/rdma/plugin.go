@@ -67,7 +67,6 @@ package rdma
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -111,7 +110,8 @@ type Plugin struct {
 	member member
 	log    *slog.Logger
 
-	unwritten, unrestored system.Complaint // about the CDI spec, and about device-info files
+	// about the CDI spec, device-info files, and those of former devices
+	unwritten, unrestored, untidied system.Complaint
 }
 
 // NewPlugin returns the plugin of one pool; Watch starts it.
@@ -132,23 +132,25 @@ const filesPause = 5 * time.Second
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
 	ticker := time.NewTicker(filesPause)
 	defer ticker.Stop()
+	var looked, again, changed <-chan struct{}
+	show := func() {
+		looked = p.vfs.nextLook()
+		again, changed = p.publishDevices(ctx, publish)
+	}
+	show()
 	for {
-		looked := p.vfs.nextLook()
-		again, changed := p.publishDevices(ctx, publish)
-		for isNew := false; !isNew; {
-			select {
-			case <-changed:
-				isNew = true
-			case <-again:
-				isNew = true
-			case <-looked:
-				looked = p.vfs.nextLook()
-				p.restoreFiles(nil)
-			case <-ticker.C:
-				p.restoreFiles(map[string]*Grant{})
-			case <-ctx.Done():
-				return nil
-			}
+		select {
+		case <-changed:
+			show()
+		case <-again:
+			show()
+		case <-looked:
+			looked = p.vfs.nextLook()
+			p.restoreFiles(nil)
+		case <-ticker.C:
+			p.restoreFiles(map[string]*Grant{})
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }
@@ -326,12 +328,14 @@ func (p *Plugin) restoreFiles(given map[string]*Grant) {
 	if err := p.spec.Write(p.host, p.newestPool, given); p.unwritten.IsNew(err) {
 		p.log.Error("CDI spec not written; containers may lack device nodes", "error", err)
 	}
-	pool, err := p.newestPool(), error(nil)
+	const noDevinfo = "device-info files of running pods not restored; Multus may not find their devices"
+	pool := p.newestPool()
 	if given == nil {
-		err = p.host.TidyDevinfo(pool)
+		if err := p.host.TidyDevinfo(pool); p.untidied.IsNew(err) {
+			p.log.Warn(noDevinfo, "error", err)
+		}
 	}
-	if err = errors.Join(err, p.host.RestoreDevinfo(pool)); p.unrestored.IsNew(err) {
-		p.log.Warn("device-info files of running pods not restored; Multus may not find their devices",
-			"error", err)
+	if err := p.host.RestoreDevinfo(pool); p.unrestored.IsNew(err) {
+		p.log.Warn(noDevinfo, "error", err)
 	}
 }
