@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Choice is the result of one selector of a resource on the devices that the selector may mean: see
-// bench.likely. Devices of earlier selectors of the same resource are omitted.
+// Choice is the result of one selector of a resource on the devices that the selector may mean (isLikely).
+// Devices of earlier selectors of the same resource are omitted.
 type Choice struct {
 	Resource string // its full name
 	Selector int    // its place in the resource, from 1
