@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -60,11 +61,13 @@ type node struct {
 	asked atomic.Int32 // for pods
 	lost  error        // of the API server when it is asked for a pod
 
-	published map[string]string // what was published last
-	refusal   error             // of who publishes
-	used      map[string]string // by the ID of a GPU or VF, the device of the pool that has it
-	log       *strings.Builder
-	disk      *disk.Disk
+	publishing sync.Mutex        // published, which two processes write
+	published  map[string]string // what was published last
+	refusal    error             // of who publishes
+
+	used map[string]string // by the ID of a GPU or VF, the device of the pool that has it
+	log  *strings.Builder
+	disk *disk.Disk
 }
 
 // nvidiaGPUs are NVIDIA's GPUs of a machine as a backend that needs no library.
@@ -206,6 +209,8 @@ func (n *node) prepareBy(
 // publish has the API server have the VFs of claims.
 func (n *node) publish(result Result) error {
 	n.checkUnlocked()
+	n.publishing.Lock()
+	defer n.publishing.Unlock()
 	n.published, _ = Bound(result.Claims)
 	return n.refusal
 }
