@@ -119,7 +119,7 @@ func (p *player) run(cmd *cobra.Command) (err error) {
 	}
 	prompt := playground.Prompt{
 		In: in, Out: cmd.OutOrStdout(), Errors: cmd.ErrOrStderr(), Interactive: interactive,
-		Stay:   p.serve != "" && !interactive,
+		Stay:   p.serve != "" && p.script != "",
 		Tandem: func(ctx context.Context, args ...string) error { return p.tandem(ctx, cmd, args) },
 	}
 	return prompt.Run(ctx, ground)

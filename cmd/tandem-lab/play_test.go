@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -317,22 +318,30 @@ func TestPlayServe(t *testing.T) {
 	}
 }
 
-// TestPlayInterrupted: an end before the daemons are ready is no error, and leaves nothing.
-func TestPlayInterrupted(t *testing.T) {
+// TestPlayEnds: an end before the daemons are ready, and the end of standard input, is no error and leaves
+// nothing; the page of --serve keeps no pipe waiting.
+func TestPlayEnds(t *testing.T) {
 	bin := programs.Build(t, "tandem", "tandem-gpu", "tandem-rdma")
-	t.Setenv("TMPDIR", shortDir(t))
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	root := newRoot()
-	root.SetArgs([]string{
-		"play", "--machine", recorded("oci-mi300x-derived"), "--programs", bin, "--serve", ":0",
-	})
-	root.SetOut(io.Discard)
-	root.SetIn(strings.NewReader(""))
-	if err := root.ExecuteContext(ctx); err != nil {
-		t.Error(err)
+	for name, after := range map[string]time.Duration{"interrupted": 0, "end of a pipe": 2 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TMPDIR", shortDir(t))
+			ctx, stop := context.WithTimeout(t.Context(), after)
+			defer stop()
+			root := newRoot()
+			root.SetArgs([]string{
+				"play", "--machine", recorded("oci-mi300x-derived"), "--programs", bin, "--serve", ":0",
+			})
+			root.SetOut(io.Discard)
+			root.SetIn(strings.NewReader("run train gpu=1\n"))
+			if err := root.ExecuteContext(ctx); err != nil {
+				t.Error(err)
+			}
+			if after > 0 && ctx.Err() != nil {
+				t.Error("play goes on after the end of the pipe")
+			}
+			checkRemoved(t)
+		})
 	}
-	checkRemoved(t)
 }
 
 // TestPlayUsedPort: a port in use is an error before the folder is filled, so that a second try succeeds.
