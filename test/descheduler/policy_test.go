@@ -34,6 +34,7 @@ func TestRefusedPodsAreRemoved(t *testing.T) {
 		removed bool
 	}{
 		{"refused, of a ReplicaSet", "ReplicaSet", "TopologyAffinityError", time.Hour, true},
+		{"refused by the plugins, of a ReplicaSet", "ReplicaSet", "UnexpectedAdmissionError", time.Hour, true},
 		{"just refused", "ReplicaSet", "TopologyAffinityError", time.Second, false},
 		{"failed by itself", "ReplicaSet", "Evicted", time.Hour, false},
 		{"refused, of a Job", "Job", "TopologyAffinityError", time.Hour, false},
