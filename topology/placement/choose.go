@@ -94,7 +94,7 @@ func (a *attempt) newChoice(optimal bool) Choice {
 	slices.SortFunc(c.VFs, compareDevices)
 	redirected := 0
 	if s.Pairs > 0 {
-		m := newMatcher(p, &s.shares)
+		m := matcher{shares: &s.shares, places: p}
 		m.matchBelow(p.root)
 		c.Pairs = m.pairs
 		sortPairs(p.tree, c.Pairs, c.VFs)

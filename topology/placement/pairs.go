@@ -20,16 +20,8 @@ type matcher struct {
 	*shares
 	places     *places
 	pairs      []Pair
-	redirected bool     // some pair is at a place that redirects
-	gpus, vfs  []unit   // devices without a partner until now
-	devices    []Device // scratch space for the devices of a group
-}
-
-func newMatcher(p *places, s *shares) *matcher {
-	return &matcher{
-		shares: s, places: p, pairs: make([]Pair, 0, s.Pairs), gpus: make([]unit, 0, s.Pairs),
-		vfs: make([]unit, 0, s.Pairs), devices: make([]Device, 0, s.Pairs),
-	}
+	redirected bool   // some pair is at a place that redirects
+	gpus, vfs  []unit // devices without a partner until now
 }
 
 // matchBelow forms the pairs below a place: as many as possible at every place, from the groups up, the first
@@ -38,10 +30,8 @@ func newMatcher(p *places, s *shares) *matcher {
 func (m *matcher) matchBelow(n *place) {
 	fromGPUs, fromVFs := len(m.gpus), len(m.vfs)
 	if n.Kind == kindGroup {
-		m.devices = m.places.takenGPUs(n, m.devices[:0])
-		m.gpus = appendUnits(m.gpus, m.devices, m.PerGPU, n.Chosen.Extras*min(m.GPUExtra, 1))
-		m.devices = m.places.takenVFs(n, m.devices[:0])
-		m.vfs = appendUnits(m.vfs, m.devices, m.PerVF, n.Chosen.Extras*min(m.VFExtra, 1))
+		m.gpus = appendUnits(m.gpus, m.places.takenGPUs(n, nil), m.PerGPU, n.Chosen.Extras*min(m.GPUExtra, 1))
+		m.vfs = appendUnits(m.vfs, m.places.takenVFs(n, nil), m.PerVF, n.Chosen.Extras*min(m.VFExtra, 1))
 	} else {
 		for _, child := range n.Children {
 			m.matchBelow(child)

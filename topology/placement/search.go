@@ -29,8 +29,6 @@ type search struct {
 	best       cost
 	bestCounts []int
 	bestOrder  []int
-	order      []int    // scratch space
-	queue      []*place // scratch space
 }
 
 // share is a number of GPUs from a group.
@@ -121,13 +119,12 @@ func (f *search) trySet(counts []int, locality int64) bool {
 	if d > 0 {
 		return false
 	}
-	f.order, f.queue = f.root.appendOrder(f.order[:0], f.queue)
-	if d == 0 && slices.Compare(f.order, f.bestOrder) >= 0 {
+	order := f.root.chosenOrder()
+	if d == 0 && slices.Compare(order, f.bestOrder) >= 0 {
 		return false
 	}
 	f.best, f.beyond = c, c.beyondPIX()
-	f.order, f.bestOrder = f.bestOrder, f.order
-	f.bestCounts = append(f.bestCounts[:0], counts...)
+	f.bestCounts, f.bestOrder = slices.Clone(counts), order
 	return true
 }
 
@@ -189,19 +186,18 @@ func (f *search) visitSets(i, missing int, locality int64) bool {
 	return true
 }
 
-// appendOrder appends a key of the marked choice that orders answers with the same cost: level by level from
+// chosenOrder returns a key of the marked choice that orders answers with the same cost: level by level from
 // the root down, from the highest address to the lowest, the numbers of GPUs, VFs and extras taken, and their
-// resources. The least key belongs to the answer with the lowest addresses. The queue is scratch space and is
-// returned for reuse.
-func (n *place) appendOrder(order []int, queue []*place) ([]int, []*place) {
-	queue = append(queue[:0], n)
+// resources. The least key belongs to the answer with the lowest addresses.
+func (n *place) chosenOrder() (order []int) {
+	queue := []*place{n}
 	for i := 0; i < len(queue); i++ {
 		for _, child := range slices.Backward(queue[i].Children) {
 			order = append(order, child.Chosen.GPUs, child.Chosen.VFs, child.Chosen.Extras, int(child.Chosen.mix))
 			queue = append(queue, child)
 		}
 	}
-	return order, queue
+	return order
 }
 
 // cardSet is a set of GPUs, counted by card, with the GPU distances that the search needs.

@@ -6,7 +6,7 @@ import "math"
 
 // maxSteps limits the work of one choice: the number of combined pairs of table entries, at 10 to 40 ns each,
 // after which the solver gives up the proof of optimality. The fallback takes at most half as many steps.
-// This keeps a choice below 20 ms on a server's core for up to 64 GPUs and 1016 VFs (see BenchmarkWorst);
+// This keeps a choice below 30 ms on a server's core for up to 64 GPUs and 1016 VFs (see BenchmarkWorst);
 // with thousands of devices building the tree takes longer. Requests of eight GPUs take hundreds of steps.
 // Requests that exceed the limit have many devices that are mostly far from any partner, and halves of which
 // neither is a multiple of the other.
@@ -53,9 +53,8 @@ type solver struct {
 // if no device may be chosen.
 func newSolver(root *place, wanted shares, steps int) solver {
 	s := solver{most: steps}
-	s.shares, s.root, s.making = wanted, root, make([]entry, 0, 32)
+	s.shares, s.root = wanted, root
 	if root != nil {
-		s.entries = make([]entry, 0, 256)
 		s.cards = root.numberCards(make([]*place, 0, root.GPUs.Most))
 	}
 	return s
@@ -126,33 +125,33 @@ func (s *solver) deepenLimit() bool {
 // solveLimit finds the best choice with at most limit pairs beyond PIX and marks it in the places. It reports
 // whether such a choice exists and was found within the budget.
 func (t *tables) solveLimit(limit int) (cost, bool) {
-	t.limit, t.entries = limit, t.entries[:0]
+	t.limit = limit
 	all := t.buildTable(t.root)
 	if t.budget < 0 {
 		return cost{}, false
 	}
-	for i := all.from; i < all.to; i++ {
-		e := &t.entries[i]
+	for i := range all {
+		e := &all[i]
 		if e.GPUs == t.GPUs && e.VFs == t.VFs && e.mix == t.mixing.wanted && (t.loose || e.Extras == t.extras) {
-			t.traceBack(t.root, i)
+			t.root.markEntry(e)
 			return e.cost, true
 		}
 	}
 	return cost{}, false
 }
 
-// traceBack traces an entry of a place back to the entries that it consists of.
-func (t *tables) traceBack(n *place, i int32) {
-	n.Chosen = t.entries[i].counts
+// markEntry marks an entry of a place and the entries that it consists of.
+func (n *place) markEntry(e *entry) {
+	n.Chosen = e.counts
 	if n.Kind == kindGroup { // the table of a group is based on the table of its cards
-		i = t.entries[i].before
+		e = e.before
 	}
 	for k := len(n.Children) - 1; k > 0; k-- {
-		t.traceBack(n.Children[k], t.entries[i].last)
-		i = t.entries[i].before
+		n.Children[k].markEntry(e.last)
+		e = e.before
 	}
 	if len(n.Children) > 0 {
-		t.traceBack(n.Children[0], i)
+		n.Children[0].markEntry(e)
 	}
 }
 
@@ -160,12 +159,12 @@ func (t *tables) traceBack(n *place, i int32) {
 const stepsPerPlace = 8
 
 // buildTable builds the table of a place.
-func (t *tables) buildTable(n *place) span {
+func (t *tables) buildTable(n *place) table {
 	t.budget -= stepsPerPlace
 	if n.Kind == kindCard {
 		return t.cardTable(n)
 	}
-	var made span
+	var made table
 	var part content // of the children merged until now
 	for i, child := range n.Children {
 		last := t.buildTable(child)
@@ -184,7 +183,7 @@ func (t *tables) buildTable(n *place) span {
 	case kindGroup:
 		return t.groupTable(n, made)
 	case kindNode:
-		breakNode(n, t.entries[made.from:made.to])
+		breakNode(n, made)
 	}
 	return made
 }

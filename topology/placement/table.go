@@ -12,42 +12,26 @@ import (
 type entry struct {
 	counts
 	cost         cost
-	before, last int32 // the combined entries: of the previous children, and of the last child
+	before, last *entry // the combined entries: of the previous children, and of the last child
 }
 
-// span is a table: a range of all entries, in ascending order of GPUs, VFs and extras.
-type span struct{ from, to int32 }
+// table lists entries in ascending order of GPUs, VFs and extras.
+type table []entry
 
-// tables are the tables of all places, with what is needed to build them.
+// tables builds the tables of all places.
 type tables struct {
 	limits
-	mixing  mixing
-	budget  int     // remaining steps; negative after the search was given up
-	entries []entry // all tables, kept for tracing back
-	making  []entry // the table under construction
-	room    []int32 // scratch space for its slots
+	mixing mixing
+	budget int // remaining steps; negative after the search was given up
 }
-
-// addEntry adds an entry to the table under construction.
-func (t *tables) addEntry(e entry) { t.making = append(t.making, e) }
 
 // stepsPerEntry is the cost of keeping an entry, in steps.
 const stepsPerEntry = 8
 
-// endSorted sorts the added entries into a table.
-func (t *tables) endSorted() span {
-	slices.SortFunc(t.making, func(a, b entry) int { return a.counts.compare(&b.counts) })
-	made := t.beginTable()
-	t.entries = append(t.entries, t.making...)
-	return t.endTable(made)
-}
-
-func (t *tables) beginTable() span { return span{from: int32(len(t.entries))} }
-
-func (t *tables) endTable(made span) span {
-	made.to = int32(len(t.entries))
-	t.budget -= stepsPerEntry * len(t.making)
-	t.making = t.making[:0]
+// sortTable sorts entries into a table.
+func (t *tables) sortTable(made table) table {
+	slices.SortFunc(made, func(a, b entry) int { return a.counts.compare(&b.counts) })
+	t.budget -= stepsPerEntry * len(made)
 	return made
 }
 
@@ -66,23 +50,22 @@ func (c *counts) compare(d *counts) int {
 }
 
 // withGPUs returns the part of a table whose entries have a number of GPUs between low and high.
-func (t span) withGPUs(entries []entry, low, high int) span {
-	first := func(gpus int) int32 {
-		return t.from + int32(sort.Search(int(t.to-t.from), func(i int) bool {
-			return entries[int(t.from)+i].GPUs >= gpus
-		}))
+func (t table) withGPUs(low, high int) table {
+	first := func(gpus int) int {
+		return sort.Search(len(t), func(i int) bool { return t[i].GPUs >= gpus })
 	}
-	return span{first(low), first(high + 1)}
+	return t[first(low):first(high+1)]
 }
 
 // cardTable returns the table of a card: the numbers of GPUs that it can give.
-func (t *tables) cardTable(n *place) span {
+func (t *tables) cardTable(n *place) (made table) {
 	low, high := fewestFrom(t.GPUs, n.GPUs, t.root.GPUs), min(n.GPUs.Most, t.GPUs)
 	if n.fixedGPUs != anyNumber {
 		low, high = n.fixedGPUs, n.fixedGPUs
 	}
+	made = make(table, 0, max(high-low+1, 0))
 	give := func(c counts) {
-		t.addEntry(entry{counts: c, cost: cost{
+		made = append(made, entry{counts: c, cost: cost{
 			termDegraded: int64(c.GPUs) * asNumber(n.Degraded),
 			termCards:    breakingCost(n.GPUs.Free(), c.GPUs-n.GPUs.Held),
 		}})
@@ -93,49 +76,50 @@ func (t *tables) cardTable(n *place) span {
 				give(counts{GPUs: o.count, mix: o.mix})
 			}
 		}
-		return t.endSorted()
+		return t.sortTable(made)
 	}
 	for g := low; g <= high; g++ {
 		give(counts{GPUs: g})
 	}
-	return t.endSorted()
+	return t.sortTable(made)
 }
 
 // groupTable adds the VFs of a group to the table of its cards.
-func (t *tables) groupTable(n *place, cards span) span {
+func (t *tables) groupTable(n *place, cards table) (made table) {
 	if len(n.Children) == 0 {
-		t.addEntry(entry{})
-		cards = t.endSorted()
+		cards = t.sortTable(table{{}})
 	}
-	for i := cards.from; i < cards.to; i++ {
-		if n.fixedGPUs != anyNumber && n.fixedGPUs != t.entries[i].GPUs {
+	made = make(table, 0, 2*len(cards))
+	for i := range cards {
+		gpus := &cards[i]
+		if n.fixedGPUs != anyNumber && n.fixedGPUs != gpus.GPUs {
 			continue
 		}
-		low, high := t.vfRange(n, t.entries[i].GPUs)
+		low, high := t.vfRange(n, gpus.GPUs)
 		if t.mixing.vfs {
 			for _, o := range n.offers {
 				if low <= o.count && o.count <= high {
-					t.groupEntries(n, i, o)
+					made = t.appendGroup(made, n, gpus, o)
 				}
 			}
 			continue
 		}
 		for v := low; v <= high; v++ {
-			t.groupEntries(n, i, offer{count: v, cost: n.fillCosts[v-n.VFs.Held]})
+			made = t.appendGroup(made, n, gpus, offer{count: v, cost: n.fillCosts[v-n.VFs.Held]})
 		}
 	}
-	return t.endSorted()
+	return t.sortTable(made)
 }
 
-// groupEntries adds the entries for the GPUs of entry i and the given VFs, with every possible number of
+// appendGroup appends the entries for the GPUs of an entry and the given VFs, with every possible number of
 // extras.
-func (t *tables) groupEntries(n *place, i int32, given offer) {
-	gpus, vfs := t.entries[i].GPUs, given.count
+func (t *tables) appendGroup(made table, n *place, cards *entry, given offer) table {
+	gpus, vfs := cards.GPUs, given.count
 	low, high := t.extrasRange(gpus, vfs)
 	for x := low; x <= high; x++ {
 		t.budget--
 		ofGPUs, ofVFs := t.unitsOf(gpus, vfs, x)
-		c := t.entries[i].cost
+		c := cards.cost
 		n.addMeeting(&c, int64(min(ofGPUs, ofVFs)))
 		if !t.isWithin(&n.content, c.beyondPIX(), ofGPUs, ofVFs) {
 			continue
@@ -149,8 +133,9 @@ func (t *tables) groupEntries(n *place, i int32, given offer) {
 		c[termStranded] += lostPairs(n.GPUs.Free(), n.VFs.Free(), g, v)
 		c[termLater] += n.lostLater(g, v)
 		c[termSwitches] += breakingCost(n.GPUs.Free(), g)
-		t.addEntry(entry{counts: counts{gpus, vfs, x, t.entries[i].mix + given.mix}, cost: c, before: i})
+		made = append(made, entry{counts: counts{gpus, vfs, x, cards.mix + given.mix}, cost: c, before: cards})
 	}
+	return made
 }
 
 // lostPairs returns the decrease of possible pairs of GPUs and VFs when some are taken.
@@ -168,9 +153,9 @@ func (n *place) lostLater(gpus, vfs int) int64 {
 }
 
 // breakNode adds the cost of breaking a NUMA node to the entries of its table.
-func breakNode(n *place, entries []entry) {
-	for i := range entries {
-		entries[i].cost[termNodes] += breakingCost(n.GPUs.Free(), entries[i].GPUs-n.GPUs.Held)
+func breakNode(n *place, made table) {
+	for i := range made {
+		made[i].cost[termNodes] += breakingCost(n.GPUs.Free(), made[i].GPUs-n.GPUs.Held)
 	}
 }
 
@@ -181,10 +166,10 @@ type merge struct {
 	place        *place
 	part         content // of the children merged until now
 	floor        mix
-	before, last span
+	before, last table
+	made         table // in the order in which counts were found
 
-	// slots holds the index of an entry in the table under construction, by slot, or by counts if there are
-	// several resources.
+	// slots holds the index of an entry of made, by slot, or by counts if there are several resources.
 	slots           []int32
 	lowGPUs, lowVFs int
 	width           int // slots for the numbers of VFs
@@ -195,46 +180,38 @@ type merge struct {
 const noEntry = -1
 
 // combineAll combines all entries that can be part of a choice.
-func (m *merge) combineAll() span {
+func (m *merge) combineAll() table {
 	steps := 1
 	if m.mixing.isAny() {
 		steps, m.mixed = stepsPerMixed, map[counts]*int32{}
 	} else {
 		m.openSlots()
 	}
+	m.made = make(table, 0, len(m.before)+len(m.last))
 	lowGPUs, lowVFs := fewestFrom(m.GPUs, m.part.GPUs, m.root.GPUs), fewestFrom(m.VFs, m.part.VFs, m.root.VFs)
 	if m.place.Kind == kindGroup {
 		lowVFs = 0 // VFs are added after the cards have been merged
 	}
-	for j := m.last.from; j < m.last.to; j++ {
-		gpus, vfs := m.entries[j].GPUs, m.entries[j].VFs
-		t := m.before.withGPUs(m.entries, lowGPUs-gpus, m.GPUs-gpus)
-		m.budget -= steps * int(t.to-t.from)
+	for j := range m.last {
+		last := &m.last[j]
+		before := m.before.withGPUs(lowGPUs-last.GPUs, m.GPUs-last.GPUs)
+		m.budget -= steps * len(before)
 		if m.budget < 0 {
 			break
 		}
-		for i := t.from; i < t.to; i++ {
-			if v := m.entries[i].VFs + vfs; lowVFs <= v && v <= m.VFs {
-				m.combineEntries(i, j)
+		for i := range before {
+			if v := before[i].VFs + last.VFs; lowVFs <= v && v <= m.VFs {
+				m.combineEntries(&before[i], last)
 			}
 		}
 	}
-	if m.mixed != nil {
-		return m.endSorted()
-	}
-	t := m.beginTable()
-	for _, i := range m.slots { // in ascending order
-		if i != noEntry {
-			m.entries = append(m.entries, m.making[i])
-		}
-	}
-	return m.endTable(t)
+	return m.sortTable(m.made)
 }
 
 // openSlots creates empty slots for the combined table. The slot of a number of VFs is relative to the fewest
 // VFs that the number of GPUs can have under the limit, so a tight limit needs few slots.
 func (m *merge) openSlots() {
-	a, b := m.boundsOf(m.before), m.boundsOf(m.last)
+	a, b := m.before.bounds(), m.last.bounds()
 	m.lowGPUs, m.lowVFs, m.extra = a.lowGPUs+b.lowGPUs, a.lowVFs+b.lowVFs, 1
 	m.width = min(a.highVFs+b.highVFs, m.VFs) - m.lowVFs + 1
 	if m.Pairs > 0 {
@@ -249,8 +226,7 @@ func (m *merge) openSlots() {
 	if m.budget < 0 {
 		return
 	}
-	m.slots = slices.Grow(m.room[:0], size)[:size]
-	m.room = m.slots
+	m.slots = make([]int32, size)
 	for i := range m.slots {
 		m.slots[i] = noEntry
 	}
@@ -262,14 +238,13 @@ const slotsPerStep = 4
 // bounds are the minimum and maximum counts of a table's entries.
 type bounds struct{ lowGPUs, highGPUs, lowVFs, highVFs int }
 
-func (t *tables) boundsOf(of span) bounds {
-	if of.from == of.to {
+func (t table) bounds() bounds {
+	if len(t) == 0 {
 		return bounds{}
 	}
-	entries := t.entries[of.from:of.to]
-	b := bounds{lowGPUs: entries[0].GPUs, highGPUs: entries[len(entries)-1].GPUs, lowVFs: entries[0].VFs}
-	for i := range entries {
-		b.lowVFs, b.highVFs = min(b.lowVFs, entries[i].VFs), max(b.highVFs, entries[i].VFs)
+	b := bounds{lowGPUs: t[0].GPUs, highGPUs: t[len(t)-1].GPUs, lowVFs: t[0].VFs}
+	for i := range t {
+		b.lowVFs, b.highVFs = min(b.lowVFs, t[i].VFs), max(b.highVFs, t[i].VFs)
 	}
 	return b
 }
@@ -297,10 +272,9 @@ func (m *merge) slotOf(c counts) *int32 {
 }
 
 // combineEntries keeps the sum of two entries within the limit, unless an entry with the same counts is
-// cheaper. Of equal costs, combineEntries keeps the entry with less from the last child (fewer GPUs, then
-// fewer VFs, then fewer extras), so that the lowest addresses are taken first.
-func (m *merge) combineEntries(i, j int32) {
-	a, b := &m.entries[i], &m.entries[j]
+// as cheap: the earlier entry has less from the last child (fewer GPUs, then fewer VFs, then fewer extras), so
+// that the lowest addresses are taken first.
+func (m *merge) combineEntries(a, b *entry) {
 	t := counts{a.GPUs + b.GPUs, a.VFs + b.VFs, a.Extras + b.Extras, a.mix + b.mix}
 	if m.mixed != nil && !(m.mixing.isWithin(t.mix) && m.mixing.hasFloor(t.mix, m.floor)) {
 		return
@@ -321,24 +295,24 @@ func (m *merge) combineEntries(i, j int32) {
 	here[termLocality] = int64(a.GPUs*b.GPUs) * m.place.near
 	slot := m.slotOf(t)
 	if *slot == noEntry {
-		*slot = int32(len(m.making))
-		m.addEntry(entry{counts: t})
-	} else if than := &m.making[*slot]; !isLess(&a.cost, &b.cost, &here, &than.cost, j < than.last) {
+		*slot = int32(len(m.made))
+		m.made = append(m.made, entry{counts: t})
+	} else if !isLess(&a.cost, &b.cost, &here, &m.made[*slot].cost) {
 		return
 	}
-	e := &m.making[*slot]
-	e.before, e.last = i, j
+	e := &m.made[*slot]
+	e.before, e.last = a, b
 	for k := range e.cost {
 		e.cost[k] = a.cost[k] + b.cost[k] + here[k]
 	}
 }
 
-// isLess reports whether a + b + here is less than than; it returns otherwise if they are equal.
-func isLess(a, b, here, than *cost, otherwise bool) bool {
+// isLess reports whether a + b + here is less than than.
+func isLess(a, b, here, than *cost) bool {
 	for k := range than {
 		if c := a[k] + b[k] + here[k]; c != than[k] {
 			return c < than[k]
 		}
 	}
-	return otherwise
+	return false
 }
