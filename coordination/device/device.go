@@ -239,10 +239,7 @@ func Decode(m *api.Announcement) (Announcement, error) {
 		one := Device{
 			ID: d.GetId(), Address: address, Healthy: d.GetHealthy(), VRAM: d.GetVram(),
 			Degraded: d.GetDegraded(), Reason: printable(d.GetReason()),
-			Unit: topology.Unit{Name: d.GetUnit(), Shared: d.GetShared()},
-		}
-		if d.Numa != nil {
-			one.NUMA = topology.Node(int(d.GetNuma()))
+			Unit: topology.Unit{Name: d.GetUnit(), Shared: d.GetShared()}, NUMA: NUMANode(d),
 		}
 		a.Devices = append(a.Devices, one)
 	}
@@ -257,6 +254,14 @@ func Decode(m *api.Announcement) (Announcement, error) {
 		})
 	}
 	return a, nil
+}
+
+// NUMANode returns the NUMA node of a device in its wire format.
+func NUMANode(d *api.Device) topology.NUMANode {
+	if d == nil || d.Numa == nil {
+		return topology.NUMANode{}
+	}
+	return topology.Node(int(d.GetNuma()))
 }
 
 // mostText is the maximum number of bytes of a text for people: those of Tandem are shorter.

@@ -296,11 +296,11 @@ type SavedResource struct {
 }
 
 type savedDevice struct {
-	ID      string `json:"id"`
-	Address string `json:"address"`
-	NUMA    *int   `json:"numa,omitempty"`
-	Unit    string `json:"unit,omitempty"`
-	Shared  bool   `json:"shared,omitempty"`
+	ID      string            `json:"id"`
+	Address string            `json:"address"`
+	NUMA    topology.NUMANode `json:"numa,omitzero"`
+	Unit    string            `json:"unit,omitempty"`
+	Shared  bool              `json:"shared,omitempty"`
 }
 
 // saveDevices returns the written form of devices. The file is written far more often than devices are
@@ -308,11 +308,7 @@ type savedDevice struct {
 func saveDevices(devices []Device) json.RawMessage {
 	saved := make([]savedDevice, 0, len(devices))
 	for _, d := range devices {
-		one := savedDevice{ID: d.ID, Address: d.Address.String(), Unit: d.Unit.Name, Shared: d.Unit.Shared}
-		if n, known := d.NUMA.Number(); known {
-			one.NUMA = &n
-		}
-		saved = append(saved, one)
+		saved = append(saved, savedDevice{d.ID, d.Address.String(), d.NUMA, d.Unit.Name, d.Unit.Shared})
 	}
 	content, _ := json.Marshal(saved) // only strings and numbers
 	return content
@@ -332,13 +328,9 @@ func (s SavedResource) restore() (devices []Device, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("device %s of %s: %w", one.ID, s.Name, err)
 		}
-		d := Device{
-			ID: one.ID, Address: address, Unit: topology.Unit{Name: one.Unit, Shared: one.Shared},
-		}
-		if one.NUMA != nil && *one.NUMA >= 0 {
-			d.NUMA = topology.Node(*one.NUMA)
-		}
-		devices = append(devices, d)
+		devices = append(devices, Device{
+			ID: one.ID, Address: address, NUMA: one.NUMA, Unit: topology.Unit{Name: one.Unit, Shared: one.Shared},
+		})
 	}
 	return devices, nil
 }

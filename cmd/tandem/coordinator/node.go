@@ -10,7 +10,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
-	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -39,7 +38,7 @@ func NewNode(resources []Resource, kubelet model.TopologyManager) *Node {
 		for _, d := range r.Devices {
 			id := r.Name + " " + d.ID // two resources may share an ID
 			a.Devices = append(a.Devices, model.Device{
-				Device: placement.Device{ID: id}, NUMA: numaNode(d.NUMA),
+				Device: placement.Device{ID: id}, NUMA: d.NUMA,
 			})
 			if r.Connected && d.IsHealthy() {
 				healthy = append(healthy, id)
@@ -70,13 +69,6 @@ func podOf(container string) string {
 		return container[:at]
 	}
 	return container
-}
-
-func numaNode(number *uint32) topology.NUMANode {
-	if number == nil {
-		return topology.NUMANode{}
-	}
-	return topology.Node(int(*number))
 }
 
 // takenBut returns the devices of all pods but some.

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // PodExplanation is the explanation of a pod, as -o json prints it: the decisions of the plugins or, for a
@@ -115,25 +116,23 @@ type requestedResource struct {
 
 // numaCount is the number of devices of a resource on a NUMA node.
 type numaCount struct {
-	Node *int `json:"node"` // null: without a NUMA node
-	Free int  `json:"free"` // healthy and without a container
-	All  int  `json:"all"`
+	Node topology.NUMANode `json:"node"` // null: without a NUMA node
+	Count
 }
 
 // requestedSwitch is the devices of a requested resource on a switch, or on a host bridge.
 type requestedSwitch struct {
 	Name     string `json:"name"`
 	Resource string `json:"resource"`
-	Free     int    `json:"free"` // healthy and without a container
-	All      int    `json:"all"`
+	Count
 }
 
 // holder is the devices of a resource that a pod holds on a NUMA node.
 type holder struct {
-	Pod      string `json:"pod"` // namespace/pod; "?" for any number of unknown pods
-	Resource string `json:"resource"`
-	Node     *int   `json:"node"` // NUMA node; null: without a NUMA node
-	Devices  int    `json:"devices"`
+	Pod      string            `json:"pod"` // namespace/pod; "?" for any number of unknown pods
+	Resource string            `json:"resource"`
+	Node     topology.NUMANode `json:"node"` // NUMA node; null: without a NUMA node
+	Devices  int               `json:"devices"`
 	// the pod's first allocation, by the plugins' decisions; absent if unknown
 	Since *time.Time `json:"since,omitempty"`
 }
@@ -189,8 +188,8 @@ func (n *Node) countResources(total model.Requests) (list []requestedResource) {
 	for _, request := range total {
 		of := &n.model.Resources[request.Resource]
 		r := requestedResource{Name: of.Name, Requested: request.Count}
-		n.eachNUMANode(of, func(number *int, on devicemanager.Set) {
-			r.NUMA = append(r.NUMA, numaCount{number, free.Common(on), on.Len()})
+		n.eachNUMANode(of, func(node topology.NUMANode, on devicemanager.Set) {
+			r.NUMA = append(r.NUMA, numaCount{node, Count{free.Common(on), on.Len()}})
 		})
 		list = append(list, r)
 	}
@@ -204,7 +203,7 @@ func (n *Node) countSwitches(total model.Requests) (list []requestedSwitch) {
 		for _, request := range total {
 			of := &n.model.Resources[request.Resource]
 			if on := n.on[name].Intersection(of.All); on.Len() > 0 {
-				list = append(list, requestedSwitch{name, of.Name, free.Common(on), on.Len()})
+				list = append(list, requestedSwitch{name, of.Name, Count{free.Common(on), on.Len()}})
 			}
 		}
 	}
@@ -216,9 +215,9 @@ func (n *Node) listHolders(total model.Requests, since map[string]time.Time) (li
 	for _, pod := range slices.Sorted(maps.Keys(n.held)) {
 		for _, request := range total {
 			of := &n.model.Resources[request.Resource]
-			n.eachNUMANode(of, func(number *int, on devicemanager.Set) {
+			n.eachNUMANode(of, func(node topology.NUMANode, on devicemanager.Set) {
 				if held := n.held[pod].Common(on); held > 0 {
-					h := holder{Pod: pod, Resource: of.Name, Node: number, Devices: held}
+					h := holder{Pod: pod, Resource: of.Name, Node: node, Devices: held}
 					if at, known := since[pod]; known {
 						h.Since = &at
 					}
@@ -231,16 +230,16 @@ func (n *Node) listHolders(total model.Requests, since map[string]time.Time) (li
 }
 
 // eachNUMANode visits the devices of a resource by NUMA node; devices without a NUMA node come last.
-func (n *Node) eachNUMANode(r *devicemanager.ResourceDevices, visit func(number *int, on devicemanager.Set)) {
+func (n *Node) eachNUMANode(r *devicemanager.ResourceDevices, visit func(topology.NUMANode, devicemanager.Set)) {
 	without := r.All.Clone()
 	for number, on := range r.On {
 		without.Exclude(on)
 		if on.Len() > 0 {
-			visit(&number, on)
+			visit(topology.Node(number), on)
 		}
 	}
 	if without.Len() > 0 {
-		visit(nil, without)
+		visit(topology.NUMANode{}, without)
 	}
 }
 

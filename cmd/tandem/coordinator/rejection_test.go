@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/golden"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // twoNodes is a node with four GPUs and vfs VFs on each of two NUMA nodes. Owners hold the first devices of a
@@ -27,10 +28,10 @@ func twoNodes(vfs int, owners map[string][]string) *coordinator.Status {
 	for kind, count := range []int{4, vfs} {
 		kind := []string{"gpu", "vf"}[kind]
 		r := coordinator.Resource{Name: "example.com/" + kind, Kind: kind, Connected: true}
-		for node := range uint32(2) {
+		for node := range 2 {
 			holders := owners[fmt.Sprint(kind, node)]
 			for i := range count {
-				d := coordinator.Device{ID: fmt.Sprint(kind, node, i), NUMA: &node, State: "free"}
+				d := coordinator.Device{ID: fmt.Sprint(kind, node, i), NUMA: topology.Node(node), State: "free"}
 				d.Switch = fmt.Sprintf("0000:%d%d:00.0", node, i%4/2) // two on each NUMA node
 				if i < len(holders) {
 					d.State, d.Owner = "allocated", strings.TrimPrefix(holders[i]+"/c", "?/c")

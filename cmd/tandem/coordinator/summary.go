@@ -109,8 +109,8 @@ func (s Status) groupBySwitch() (lines []*line) {
 
 func (l *line) addToLine(r row) {
 	l.addRow(r)
-	if r.NUMA != nil {
-		l.nodes = insertSorted(l.nodes, fmt.Sprint(*r.NUMA))
+	if _, known := r.NUMA.Number(); known {
+		l.nodes = insertSorted(l.nodes, r.NUMA.String())
 	}
 	if r.Owner != "" {
 		l.owners = insertSorted(l.owners, r.Owner)
@@ -152,14 +152,14 @@ func (l *line) describeOwners() string {
 
 // Device is a GPU or VF with its state and its owner.
 type Device struct {
-	ID      string  `json:"id"`
-	Address string  `json:"address"`
-	Switch  string  `json:"switch"`
-	NUMA    *uint32 `json:"numa"` // the NUMA node in the plugin's TopologyInfo
-	State   string  `json:"state"`
-	Health  string  `json:"health,omitempty"` // "failed", or "degraded": chosen last; absent from a good device
-	Reason  string  `json:"reason,omitempty"` // for the health
-	Owner   string  `json:"owner,omitempty"`  // namespace/pod/container, if known
+	ID      string            `json:"id"`
+	Address string            `json:"address"`
+	Switch  string            `json:"switch"`
+	NUMA    topology.NUMANode `json:"numa"` // the NUMA node in the plugin's TopologyInfo
+	State   string            `json:"state"`
+	Health  string            `json:"health,omitempty"` // "failed", or "degraded": chosen last; absent from a good device
+	Reason  string            `json:"reason,omitempty"` // for the health
+	Owner   string            `json:"owner,omitempty"`  // namespace/pod/container, if known
 	// the ended container that had the device; the kubelet frees the device at its next allocation
 	Ended string `json:"ended,omitempty"`
 }
@@ -167,7 +167,7 @@ type Device struct {
 func newDevice(d *api.DeviceStatus, inPlan bool) Device {
 	one := Device{
 		ID: d.GetDevice().GetId(), Address: d.GetDevice().GetAddress(), Switch: d.GetSwitch(),
-		NUMA: d.GetDevice().Numa, State: free, Owner: ownerText(d.GetOwner()),
+		NUMA: device.NUMANode(d.GetDevice()), State: free, Owner: ownerText(d.GetOwner()),
 		Ended: ownerText(d.GetEnded()), Health: device.Health(d.GetDevice()), Reason: d.GetDevice().GetReason(),
 	}
 	switch {
@@ -218,11 +218,11 @@ type row struct {
 func (r row) isFree() bool { return !r.stale && (r.State == free || r.State == stranded) }
 
 // numaText returns the number of a NUMA node, "-" for devices without one.
-func numaText[N int | uint32](node *N) string {
-	if node == nil {
+func numaText(node topology.NUMANode) string {
+	if _, known := node.Number(); !known {
 		return "-"
 	}
-	return fmt.Sprint(*node)
+	return node.String()
 }
 
 // insertSorted adds to a sorted list what it does not have yet.

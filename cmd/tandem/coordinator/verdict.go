@@ -251,7 +251,7 @@ func (r Rejection) resourceRows() string {
 	for _, resource := range r.Resources {
 		name, requested := resource.Name, fmt.Sprint(resource.Requested)
 		for _, count := range resource.NUMA {
-			rows.Add("   "+name, requested, numaText(count.Node), Count{count.Free, count.All})
+			rows.Add("   "+name, requested, numaText(count.Node), count.Count)
 			name, requested = "", ""
 		}
 	}
@@ -269,7 +269,7 @@ func (r Rejection) switchRows() string {
 		if free[s.Name] == nil {
 			free[s.Name], names = map[string]string{}, append(names, s.Name)
 		}
-		free[s.Name][s.Resource] = fmt.Sprintf("%d/%d", s.Free, s.All)
+		free[s.Name][s.Resource] = s.Count.String()
 	}
 	var rows cli.Rows
 	line := func(first string, cell func(resource string) string) {

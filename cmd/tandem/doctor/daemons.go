@@ -223,10 +223,7 @@ func (n *Node) runningVFs() ([]Device, error) {
 			}
 			known[d.ID] = true
 			vf := Device{Resource: resource.Name}
-			vf.ID, vf.Address = d.ID, address
-			if d.NUMA != nil {
-				vf.NUMA = topology.Node(int(*d.NUMA))
-			}
+			vf.ID, vf.Address, vf.NUMA = d.ID, address, d.NUMA
 			vfs = append(vfs, vf)
 		}
 	}

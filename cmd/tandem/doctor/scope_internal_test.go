@@ -25,11 +25,11 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 		"a.com/gpu": device.GPU, "a.com/x": device.VF, "a.com/y": device.VF,
 	} {
 		r := coordinator.Resource{Name: name, Kind: string(kind), Connected: true}
-		for i := range uint32(8) {
-			numa := i / 4
+		for i := range 8 {
+			numa := topology.Node(i / 4)
 			id := fmt.Sprint(name, i)
-			r.Devices = append(r.Devices, coordinator.Device{ID: id, NUMA: &numa, State: "free"})
-			d := deviceOn(id, topology.Address{}, topology.Node(int(numa)))
+			r.Devices = append(r.Devices, coordinator.Device{ID: id, NUMA: numa, State: "free"})
+			d := deviceOn(id, topology.Address{}, numa)
 			if kind == device.GPU {
 				n.GPUs = append(n.GPUs, d)
 			} else {

@@ -224,13 +224,13 @@ func judgeDevice(j *judgement, n *machine.Node, d offeredDevice) {
 	if isGPU != (d.Kind == string(device.GPU)) || !isGPU && !mayBeVF(function) {
 		j.fail("%s is offered as a %s", d.Address, d.Kind)
 	}
-	switch _, known := function.NUMA.Number(); {
+	_, known := function.NUMA.Number()
+	switch node, hinted := d.NUMA.Number(); {
 	case !known:
-	case d.NUMA == nil && isGPU: // VFs may be without a node (excludeTopology)
+	case !hinted && isGPU: // VFs may be without a node (excludeTopology)
 		j.fail("%s %s is offered without NUMA node, and sysfs has node %s", d.Kind, d.Address, function.NUMA)
-	case d.NUMA != nil && !isOn(n.Tree, function, int(*d.NUMA)):
-		j.fail("%s %s is offered on NUMA node %d, and sysfs has node %s", d.Kind, d.Address, *d.NUMA,
-			function.NUMA)
+	case hinted && !isOn(n.Tree, function, node):
+		j.fail("%s %s is offered on NUMA node %d, and sysfs has node %s", d.Kind, d.Address, node, function.NUMA)
 	}
 	if d.Health != "" {
 		j.note("%s %s is %s", d.Kind, d.Address, d.Health)

@@ -50,11 +50,7 @@ func good(t *testing.T, name string) evidence {
 	}
 	for i, devices := range [][]machine.Device{gpus, vfs} {
 		for _, d := range devices {
-			offered := coordinator.Device{ID: d.ID, Address: d.Address.String()}
-			if node, known := d.NUMA.Number(); known {
-				numa := uint32(node)
-				offered.NUMA = &numa
-			}
+			offered := coordinator.Device{ID: d.ID, Address: d.Address.String(), NUMA: d.NUMA}
 			resources[i].Devices = append(resources[i].Devices, offered)
 		}
 	}
@@ -210,16 +206,16 @@ func TestFaults(t *testing.T) {
 		}, "offer", failed, "offered as a vf"},
 		{"a bridge is offered as a VF", func(_ *testing.T, e *evidence) {
 			_, vf := gpuVF(*e)
-			vf.Address, vf.NUMA = "0000:0b:00.0", nil
+			vf.Address, vf.NUMA = "0000:0b:00.0", topology.NUMANode{}
 		}, "offer", failed, "0000:0b:00.0 is offered as a vf"},
 		{"a GPU without NUMA node", func(_ *testing.T, e *evidence) {
 			gpu, _ := gpuVF(*e)
-			gpu.NUMA = nil
+			gpu.NUMA = topology.NUMANode{}
 		}, "offer", failed, "without NUMA node, and sysfs has node 0"},
 		{"another NUMA node", func(_ *testing.T, e *evidence) {
 			gpu, _ := gpuVF(*e)
-			other := *gpu.NUMA + 1
-			gpu.NUMA = &other
+			node, _ := gpu.NUMA.Number()
+			gpu.NUMA = topology.Node(node + 1)
 		}, "offer", failed, "NUMA node 1"},
 		{"no topology of NCCL", func(_ *testing.T, e *evidence) { e.NCCL = nil }, "nccl", incomplete,
 			"NCCL_TOPO_DUMP_FILE"},
@@ -393,9 +389,9 @@ func TestNodeOfNIC(t *testing.T) {
 	if e.Machine, err = b.Machine(); err != nil {
 		t.Fatal(err)
 	}
-	for node, want := range map[uint32]Verdict{0: passed, 1: passed, 2: failed} {
+	for node, want := range map[int]Verdict{0: passed, 1: passed, 2: failed} {
 		devices := slices.Clone(e.Status.Resources[0].Devices)
-		e.Status.Resources[1].Devices = []coordinator.Device{{Address: nic, NUMA: &node}}
+		e.Status.Resources[1].Devices = []coordinator.Device{{Address: nic, NUMA: topology.Node(node)}}
 		e.Status.Resources[0].Devices = devices
 		if got := report(t, e).Results[2]; got.Verdict != want {
 			t.Errorf("node %d: %s %q", node, got.Verdict, got.Details)

@@ -65,10 +65,10 @@ type pluginOffer struct {
 
 // offeredDevice is an offered GPU, partition or VF.
 type offeredDevice struct {
-	Kind    string           `json:"kind"` // "gpu" or "vf"
-	Address topology.Address `json:"address"`
-	NUMA    *uint32          `json:"numa"`             // node in the device's TopologyInfo
-	Health  string           `json:"health,omitempty"` // "failed" or "degraded"
+	Kind    string            `json:"kind"` // "gpu" or "vf"
+	Address topology.Address  `json:"address"`
+	NUMA    topology.NUMANode `json:"numa"`             // node in the device's TopologyInfo
+	Health  string            `json:"health,omitempty"` // "failed" or "degraded"
 }
 
 // rejectedDevices counts devices that a selector of config.json rejects, by a key of the selector.
