@@ -106,13 +106,13 @@ func (p *Playground) list(_ context.Context, words []string) (string, error) {
 	if len(words) != 0 {
 		return "", errUsage
 	}
-	var rows cli.Rows
-	rows.Add("POD", "GPUS", "VFS")
+	var rows cli.Text
+	rows.Row("POD", "GPUS", "VFS")
 	for _, name := range p.kubelet.Pods() {
 		grant, _ := p.kubelet.Grant(name) // no other goroutine deletes pods
-		rows.Add(name, len(grant.Devices[p.gpus.Resource]), len(grant.Devices[VF]))
+		rows.Row(name, len(grant.Devices[p.gpus.Resource]), len(grant.Devices[VF]))
 	}
-	return rows.String(), nil
+	return string(rows.Bytes()), nil
 }
 
 // env shows the environment variables, device nodes and mounts of a pod's container.

@@ -241,13 +241,13 @@ func (r *Prompt) command(ctx context.Context, p *Playground, words []string) (st
 
 // help lists the commands.
 func help() string {
-	var rows cli.Rows
+	var rows cli.Text
 	for _, c := range commands() {
-		rows.Add(c.name+" "+c.words, c.about)
+		rows.Row(c.name+" "+c.words, c.about)
 	}
 	for _, a := range asked {
-		rows.Add(a.name+" "+a.words, a.about)
+		rows.Row(a.name+" "+a.words, a.about)
 	}
-	rows.Add("quit", "end the playground, like the end of the input or Ctrl-C")
-	return rows.String()
+	rows.Row("quit", "end the playground, like the end of the input or Ctrl-C")
+	return string(rows.Bytes())
 }

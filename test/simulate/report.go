@@ -181,21 +181,21 @@ var columns = []struct {
 
 func (l *Load) table(out *bytes.Buffer) {
 	fmt.Fprintf(out, "\n%g %% of the GPUs allocated (%.4g arrivals per holding time)\n", l.Load, l.Rate)
-	var rows cli.Rows
+	var rows cli.Text
 	cells := []any{"  ", strings.Repeat(" ", barWidth)}
 	for _, c := range columns {
 		cells = append(cells, c.title)
 	}
-	rows.Add(cells...)
+	rows.Row(cells...)
 	for i := range l.Ways {
 		way := &l.Ways[i]
 		cells := []any{"  " + way.Title, bar(way.Figures.PIX)}
 		for _, c := range columns {
 			cells = append(cells, c.of(&way.Figures))
 		}
-		rows.Add(cells...)
+		rows.Row(cells...)
 	}
-	for line := range strings.Lines(rows.String()) {
+	for line := range strings.Lines(string(rows.Bytes())) {
 		out.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 }

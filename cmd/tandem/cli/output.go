@@ -196,12 +196,13 @@ func newBuild(program string, info *debug.BuildInfo) Build {
 
 // Table returns the build for people. The first line is that of --version.
 func (b Build) Table() []byte {
-	var rows Rows
-	rows.Add("commit", cmp.Or(b.Commit, "unknown"))
-	rows.Add("date", cmp.Or(b.Date, "unknown"))
-	rows.Add("go", b.Go)
-	rows.Add("platform", b.Platform)
-	return fmt.Appendf(nil, "%s %s\n%s", b.Program, b.Release, &rows)
+	var out Text
+	fmt.Fprintln(&out, b.Program, b.Release)
+	out.Row("commit", cmp.Or(b.Commit, "unknown"))
+	out.Row("date", cmp.Or(b.Date, "unknown"))
+	out.Row("go", b.Go)
+	out.Row("platform", b.Platform)
+	return out.Bytes()
 }
 
 // NewVersionCommand returns a command with more than --version: the source, Go and the platform.
@@ -221,25 +222,37 @@ func NewVersionCommand() *cobra.Command {
 	return cmd
 }
 
-// Rows are rows of cells in columns, two spaces apart. The last cell of a row is as wide as it is.
-type Rows struct{ text strings.Builder }
-
-// Add adds a row.
-func (r *Rows) Add(cells ...any) {
-	for i, cell := range cells {
-		if i > 0 {
-			r.text.WriteByte('\t')
-		}
-		fmt.Fprint(&r.text, cell)
-	}
-	r.text.WriteByte('\n')
+// Text is a text for people: lines, and rows of cells in columns, two spaces apart. The last cell of a row is
+// as wide as it is.
+type Text struct {
+	done bytes.Buffer
+	rows *tabwriter.Writer // nil before the first row
 }
 
-// String returns the lines of the rows.
-func (r *Rows) String() string {
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(w, r.text.String())
-	w.Flush() // into memory
-	return out.String()
+// Row adds a row. The columns are those of the rows before, up to the last [Text.Write].
+func (t *Text) Row(cells ...any) {
+	if t.rows == nil {
+		t.rows = tabwriter.NewWriter(&t.done, 0, 0, 2, ' ', 0)
+	}
+	for i, cell := range cells {
+		if i > 0 {
+			fmt.Fprint(t.rows, "\t")
+		}
+		fmt.Fprint(t.rows, cell)
+	}
+	fmt.Fprintln(t.rows)
+}
+
+// Write implements io.Writer: it adds a text after the rows.
+func (t *Text) Write(text []byte) (int, error) {
+	t.Bytes()
+	return t.done.Write(text)
+}
+
+// Bytes returns the text.
+func (t *Text) Bytes() []byte {
+	if t.rows != nil {
+		t.rows.Flush() // into memory
+	}
+	return t.done.Bytes()
 }

@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -84,7 +83,7 @@ func statusArgs(d daemon) []string {
 
 // Table is for people: the totals, and a line for each node.
 func (s Status) Table() []byte {
-	var out bytes.Buffer
+	var out cli.Text
 	var t coordinator.Totals
 	answers, degraded := 0, 0
 	for _, n := range s.Nodes {
@@ -96,16 +95,14 @@ func (s Status) Table() []byte {
 	}
 	fmt.Fprintf(&out, "%d of %d nodes answer: GPUs free %s, VFs free %s, same-switch pairs left %d, "+
 		"degraded containers %d\n\n", answers, len(s.Nodes), t.GPUs, t.VFs, t.Pairs, degraded)
-	var rows cli.Rows
-	rows.Add("NODE", "MODE", "FREE GPUS", "FREE VFS", "PAIRS LEFT", "DEGRADED", "VERSION", "NOTES")
+	out.Row("NODE", "MODE", "FREE GPUS", "FREE VFS", "PAIRS LEFT", "DEGRADED", "VERSION", "NOTES")
 	for _, n := range s.Nodes {
 		var cells []any
 		for _, column := range n.cellsOfNode() {
 			cells = append(cells, cli.Printable(column))
 		}
-		rows.Add(cells...)
+		out.Row(cells...)
 	}
-	out.WriteString(rows.String())
 	return out.Bytes()
 }
 

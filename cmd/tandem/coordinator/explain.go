@@ -3,7 +3,6 @@
 package coordinator
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -20,12 +19,12 @@ func listDecisions(decisions []Decision) []byte {
 	if len(decisions) == 0 {
 		return []byte("no decision is known: the kubelet has not asked yet\n")
 	}
-	var rows cli.Rows
-	rows.Add("TIME", "CONTAINER", "RESOURCE", "DEVICES", "RESULT")
+	var out cli.Text
+	out.Row("TIME", "CONTAINER", "RESOURCE", "DEVICES", "RESULT")
 	for _, d := range decisions {
-		rows.Add(d.Time.Format(time.RFC3339), cmp.Or(d.Container, "?"), d.Resource, d.Size, d.describeResult())
+		out.Row(d.Time.Format(time.RFC3339), cmp.Or(d.Container, "?"), d.Resource, d.Size, d.describeResult())
 	}
-	return []byte(rows.String())
+	return out.Bytes()
 }
 
 // describeResult is what came of a decision, in a few words.
@@ -47,7 +46,7 @@ func (d Decision) describeResult() string {
 // decisions in the order of the kubelet's calls. Decisions of earlier pods of the name come last, if all are
 // asked for.
 func explainDecisions(decisions []Decision, now *Status, all bool) []byte {
-	var out bytes.Buffer
+	var out cli.Text
 	present, earlier := splitEarlier(decisions)
 	for _, container := range containersOf(present) {
 		if now == nil || !now.writeReasons(&out, container, present) {
@@ -74,17 +73,11 @@ func explainDecisions(decisions []Decision, now *Status, all bool) []byte {
 	return out.Bytes()
 }
 
-func (d Decision) printTo(out *bytes.Buffer, number int) {
+func (d Decision) printTo(out *cli.Text, number int) {
 	fmt.Fprintf(out, "\n%d. %s %s of %s\n", number, d.Time.Format(time.RFC3339Nano), d.Resource, d.Container)
-	out.WriteString(d.listFacts())
-	d.printChoices(out)
-}
-
-func (d Decision) listFacts() string {
-	var rows cli.Rows
 	line := func(name, value string) {
 		if value != "" {
-			rows.Add("   "+name, value)
+			out.Row("   "+name, value)
 		}
 	}
 	if d.Asked {
@@ -111,25 +104,23 @@ func (d Decision) listFacts() string {
 	default:
 		line("allocated", "nothing: the kubelet went on without it")
 	}
-	return rows.String()
+	d.printChoices(out)
 }
 
-func (d Decision) printChoices(out *bytes.Buffer) {
-	var pairs, switches cli.Rows
+func (d Decision) printChoices(out *cli.Text) {
 	if len(d.Pairs) > 0 {
-		pairs.Add("\n   GPU", "VF", "DISTANCE")
+		out.Row("\n   GPU", "VF", "DISTANCE")
 	}
 	for _, p := range d.Pairs {
-		pairs.Add("   "+p.GPU, p.VF, p.Distance)
+		out.Row("   "+p.GPU, p.VF, p.Distance)
 	}
 	if len(d.Switches) > 0 {
-		switches.Add("\n   SWITCH", "GPUS TAKEN/FREE", "VFS TAKEN/FREE", "ON THIS SWITCH ALONE")
+		out.Row("\n   SWITCH", "GPUS TAKEN/FREE", "VFS TAKEN/FREE", "ON THIS SWITCH ALONE")
 	}
 	for _, s := range d.Switches {
-		switches.Add("   "+s.Name, fmt.Sprint(s.TakenGPUs, "/", s.FreeGPUs), fmt.Sprint(s.TakenVFs, "/", s.FreeVFs),
+		out.Row("   "+s.Name, fmt.Sprint(s.TakenGPUs, "/", s.FreeGPUs), fmt.Sprint(s.TakenVFs, "/", s.FreeVFs),
 			cmp.Or(s.Alone, "too few: "+d.freeOn(s)))
 	}
-	out.WriteString(pairs.String() + switches.String())
 }
 
 // freeOn returns the free devices on a switch, of the kinds that the container requests.

@@ -3,7 +3,6 @@
 package coordinator
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -37,7 +36,7 @@ func containersOf(decisions []Decision) []string {
 // writeReasons explains a degraded or refused container by the present state of the node: for each GPU
 // without a VF the switch, the NUMA node and the owners of the VFs there; and one next step. Writes nothing
 // and returns false for other containers.
-func (s Status) writeReasons(out *bytes.Buffer, container string, decisions []Decision) bool {
+func (s Status) writeReasons(out *cli.Text, container string, decisions []Decision) bool {
 	gpus, vfs := s.heldDevices(container)
 	verb := "is degraded"
 	without, wanted := gpusWithoutVF(gpus, vfs), len(vfs)/max(len(gpus), 1)
@@ -55,13 +54,11 @@ func (s Status) writeReasons(out *bytes.Buffer, container string, decisions []De
 	}
 	fmt.Fprintf(out, "%s %s: for %s there is no VF of its own on its switch\n   next: %s\n\n", container, verb,
 		cli.Count(len(without), "GPU"), nextStep(container, list, wanted))
-	var rows cli.Rows
-	rows.Add("   GPU", "SWITCH", "NUMA", "VFS FREE NOW", "VFS HELD BY")
+	out.Row("   GPU", "SWITCH", "NUMA", "VFS FREE NOW", "VFS HELD BY")
 	for _, a := range list {
-		rows.Add("   "+a.gpu.ID, a.gpu.Switch, numaText(a.gpu.NUMA), Count{len(a.free), a.all},
+		out.Row("   "+a.gpu.ID, a.gpu.Switch, numaText(a.gpu.NUMA), Count{len(a.free), a.all},
 			cmp.Or(strings.Join(ownersOf(a.held), " "), "-"))
 	}
-	out.WriteString(rows.String())
 	for _, vf := range farVFs(gpus, vfs) {
 		fmt.Fprintf(out, "   VF %s is on switch %s\n", vf.ID, vf.Switch)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
@@ -68,9 +69,9 @@ func TestReasons(t *testing.T) {
    ` + c.line + `
    VF 0000:9c:00.1 is on switch 0000:9a:00.0
 `
-		var got bytes.Buffer
+		var got cli.Text
 		node(c.beside...).writeReasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
-		if diff := cmp.Diff(want, got.String()); diff != "" {
+		if diff := cmp.Diff(want, string(got.Bytes())); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -100,9 +101,9 @@ func TestReasonsOfARefusal(t *testing.T) {
    GPU           SWITCH        NUMA  VFS FREE NOW  VFS HELD BY
    0000:2f:00.0  0000:2c:00.0  0     0/1           team/other/c
 `
-	var got bytes.Buffer
+	var got cli.Text
 	s.writeReasons(&got, "team/strict/c", refused)
-	if diff := cmp.Diff(want, got.String()); diff != "" {
+	if diff := cmp.Diff(want, string(got.Bytes())); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -116,12 +117,12 @@ func TestNextOfUnequalNumbers(t *testing.T) {
 		"more VFs":  {{"0000:2f:00.0", "0000:30:00.1", "PIX"}, {"0000:2f:00.0", "0000:9c:00.1", "SYS"}},
 		"more GPUs": {{"0000:11:00.0", "0000:0c:00.1", "PIX"}, {"0000:2f:00.0", "0000:0c:00.1", "NODE"}},
 	} {
-		var got bytes.Buffer
+		var got cli.Text
 		refused := []Decision{{Container: "team/strict/c", Refusal: "refuse", Pairs: pairs}}
 		s.writeReasons(&got, "team/strict/c", refused)
 		const want = "   next: ask for as many VFs as GPUs: the numbers differ, and switch 0000:2c:00.0 has 1 VF\n"
-		if !strings.Contains(got.String(), want) {
-			t.Errorf("%s: no %q in\n%s", name, want, got.String())
+		if !strings.Contains(string(got.Bytes()), want) {
+			t.Errorf("%s: no %q in\n%s", name, want, string(got.Bytes()))
 		}
 	}
 }
@@ -129,14 +130,14 @@ func TestNextOfUnequalNumbers(t *testing.T) {
 // Nothing is said of a container whose pairs are as they should be, and of one that wants no pairs.
 func TestNoReasons(t *testing.T) {
 	t.Parallel()
-	var got bytes.Buffer
+	var got cli.Text
 	s := node()
 	s.Resources[1].Devices[1].Switch = off // the second VF is beside the second GPU
 	s.writeReasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
 	s.Resources[1].Devices = nil
 	s.writeReasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
-	if got.Len() > 0 {
-		t.Errorf("got %q", got.String())
+	if text := got.Bytes(); len(text) > 0 {
+		t.Errorf("got %q", text)
 	}
 }
 

@@ -3,7 +3,6 @@
 package coordinator
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -18,33 +17,30 @@ import (
 
 // Table is for people who want to see how the node is: the totals, and a line for each switch.
 func (s Status) Table() []byte {
-	var out bytes.Buffer
+	var out cli.Text
 	s.writeHead(&out)
 	lines := s.groupBySwitch()
-	var rows cli.Rows
 	if len(lines) > 0 {
-		rows.Add("\nSWITCH", "NUMA", "FREE GPUS", "FREE VFS", "OWNERS")
+		out.Row("\nSWITCH", "NUMA", "FREE GPUS", "FREE VFS", "OWNERS")
 	}
 	for _, line := range lines {
-		rows.Add(cmp.Or(line.name, "?"), cmp.Or(strings.Join(line.nodes, ","), "-"), line.gpus, line.vfs,
+		out.Row(cmp.Or(line.name, "?"), cmp.Or(strings.Join(line.nodes, ","), "-"), line.gpus, line.vfs,
 			line.describeOwners())
 	}
-	out.WriteString(rows.String())
 	return out.Bytes()
 }
 
 // WideTable has every device, by switch. Where all IDs are addresses there is no column for those.
 func (s Status) WideTable() []byte {
-	var out bytes.Buffer
+	var out cli.Text
 	s.writeHead(&out)
 	rows := s.deviceRows()
 	addresses := slices.ContainsFunc(rows, row.addressApart)
-	var lines cli.Rows
 	line := func(name, numa, resource, id, address, state, owner string) {
 		if addresses {
-			lines.Add(name, numa, resource, id, address, state, owner)
+			out.Row(name, numa, resource, id, address, state, owner)
 		} else {
-			lines.Add(name, numa, resource, id, state, owner)
+			out.Row(name, numa, resource, id, state, owner)
 		}
 	}
 	if len(rows) > 0 {
@@ -60,7 +56,6 @@ func (s Status) WideTable() []byte {
 		}
 		line(name, numaText(r.NUMA), r.resource, r.ID, address, r.stateText(), r.ownerText())
 	}
-	out.WriteString(lines.String())
 	return out.Bytes()
 }
 

@@ -3,7 +3,6 @@
 package coordinator
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -209,7 +208,7 @@ const mostShown = 16
 
 // Text returns the rejection for people: the verdict and the next step first.
 func (r Rejection) Text() []byte {
-	var out bytes.Buffer
+	var out cli.Text
 	node := "this node"
 	if r.Node != "" {
 		node = "node " + r.Node
@@ -232,36 +231,33 @@ func (r Rejection) Text() []byte {
 		fmt.Fprintf(&out, "\n   container %s requests %s\n", c.Name, c.describeRequests())
 	}
 	if len(r.Resources) > 0 {
-		out.WriteString(r.resourceRows() + r.switchRows())
+		r.writeResources(&out)
+		r.writeSwitches(&out)
 	}
 	if len(r.Holders) > 0 {
-		var rows cli.Rows
-		rows.Add("\n   HELD BY", "RESOURCE", "NUMA", "DEVICES", "SINCE")
+		out.Row("\n   HELD BY", "RESOURCE", "NUMA", "DEVICES", "SINCE")
 		for _, h := range r.Holders {
-			rows.Add("   "+h.Pod, h.Resource, numaText(h.Node), h.Devices, r.orderOf(h))
+			out.Row("   "+h.Pod, h.Resource, numaText(h.Node), h.Devices, r.orderOf(h))
 		}
-		out.WriteString(rows.String())
 	}
-	return []byte(cli.PrintableLines(out.String()))
+	return []byte(cli.PrintableLines(string(out.Bytes())))
 }
 
-func (r Rejection) resourceRows() string {
-	var rows cli.Rows
-	rows.Add("\n   RESOURCE", "REQUESTED", "NUMA", "FREE NOW")
+func (r Rejection) writeResources(out *cli.Text) {
+	out.Row("\n   RESOURCE", "REQUESTED", "NUMA", "FREE NOW")
 	for _, resource := range r.Resources {
 		name, requested := resource.Name, fmt.Sprint(resource.Requested)
 		for _, count := range resource.NUMA {
-			rows.Add("   "+name, requested, numaText(count.Node), count.Count)
+			out.Row("   "+name, requested, numaText(count.Node), count.Count)
 			name, requested = "", ""
 		}
 	}
-	return rows.String()
 }
 
-// switchRows returns the free devices of each switch, a column for each resource.
-func (r Rejection) switchRows() string {
+// writeSwitches writes the free devices of each switch, a column for each resource.
+func (r Rejection) writeSwitches(out *cli.Text) {
 	if len(r.Switches) == 0 {
-		return ""
+		return
 	}
 	free := map[string]map[string]string{} // by switch and resource
 	var names []string
@@ -271,19 +267,17 @@ func (r Rejection) switchRows() string {
 		}
 		free[s.Name][s.Resource] = s.Count.String()
 	}
-	var rows cli.Rows
 	line := func(first string, cell func(resource string) string) {
 		cells := []any{first}
 		for _, resource := range r.Resources {
 			cells = append(cells, cell(resource.Name))
 		}
-		rows.Add(cells...)
+		out.Row(cells...)
 	}
 	line("\n   SWITCH, FREE NOW", func(resource string) string { return resource })
 	for _, name := range names {
 		line("   "+name, func(resource string) string { return cmp.Or(free[name][resource], "-") })
 	}
-	return rows.String()
 }
 
 // describeTime returns the time of the rejection as the beginning of a sentence, "" if unknown.

@@ -3,9 +3,9 @@
 package machine
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,7 +161,7 @@ func newComplex(c topology.Complex) Complex {
 }
 
 // writeComplexes writes a line for each complex.
-func (m *Matrix) writeComplexes(out *bytes.Buffer) {
+func (m *Matrix) writeComplexes(out io.Writer) {
 	for i, c := range m.Complexes {
 		if i == 0 {
 			fmt.Fprintln(out)
@@ -218,28 +218,27 @@ const xgmiLegend = `XGMI1  direct XGMI link; XGMI2 and on: as many hops
 // Table returns the matrix as text: one line per GPU, one column per GPU and NIC, and a legend of the short
 // names.
 func (m *Matrix) Table() []byte {
-	var out bytes.Buffer
+	var out cli.Text
 	if len(m.GPUs) > 0 {
 		m.writeCells(&out)
-		out.WriteByte('\n')
+		fmt.Fprintln(&out)
 	}
 	m.writeNames(&out)
 	m.writeComplexes(&out)
 	if m.Verbose != nil {
 		m.Verbose.writeTo(&out)
 	}
-	out.WriteString(legend)
+	fmt.Fprint(&out, legend)
 	if slices.ContainsFunc(m.Distances, func(d Distance) bool { return d.MayBeNearer }) {
-		out.WriteString(unreadLegend)
+		fmt.Fprint(&out, unreadLegend)
 	}
 	if len(m.Links) > 0 {
-		out.WriteString(xgmiLegend)
+		fmt.Fprint(&out, xgmiLegend)
 	}
 	return out.Bytes()
 }
 
-func (m *Matrix) writeCells(out *bytes.Buffer) {
-	var rows cli.Rows
+func (m *Matrix) writeCells(out *cli.Text) {
 	head := []any{""}
 	for i := range m.GPUs {
 		head = append(head, fmt.Sprint("GPU", i))
@@ -247,7 +246,7 @@ func (m *Matrix) writeCells(out *bytes.Buffer) {
 	for i := range m.NICs {
 		head = append(head, fmt.Sprint("NIC", i))
 	}
-	rows.Add(append(head, "NUMA")...)
+	out.Row(append(head, "NUMA")...)
 	for i := range m.GPUs {
 		cells := []any{fmt.Sprint("GPU", i)}
 		for k := range m.GPUs {
@@ -256,9 +255,8 @@ func (m *Matrix) writeCells(out *bytes.Buffer) {
 		for k := range m.NICs {
 			cells = append(cells, m.Distances[i*len(m.NICs)+k].formatCell())
 		}
-		rows.Add(append(cells, nodeText(m.GPUs[i].NUMA))...)
+		out.Row(append(cells, nodeText(m.GPUs[i].NUMA))...)
 	}
-	out.WriteString(rows.String())
 }
 
 // formatCell returns the level, with a question mark if it may be nearer.
@@ -285,8 +283,7 @@ func (m *Matrix) gpuCell(i, k int) string {
 	return m.GPUDistances[before+k-i-1].Distance.String()
 }
 
-func (m *Matrix) writeNames(out *bytes.Buffer) {
-	var rows cli.Rows
+func (m *Matrix) writeNames(out *cli.Text) {
 	for i, g := range m.GPUs {
 		about := g.Model
 		if g.VRAM != nil {
@@ -295,23 +292,22 @@ func (m *Matrix) writeNames(out *bytes.Buffer) {
 		if len(g.Partitions) > 0 {
 			about += fmt.Sprintf(", %d partitions", len(g.Partitions))
 		}
-		rows.Add(fmt.Sprint("GPU", i), g.Address, "NUMA "+nodeText(g.NUMA), about)
+		out.Row(fmt.Sprint("GPU", i), g.Address, "NUMA "+nodeText(g.NUMA), about)
 	}
 	if len(m.GPUs) == 0 {
-		rows.Add("no GPU of " + gpu.Titles())
+		out.Row("no GPU of " + gpu.Titles())
 	}
 	for i, n := range m.NICs {
 		vfs := "no VFs"
 		if len(n.VFs) > 0 {
 			vfs = cli.Count(len(n.VFs), "VF")
 		}
-		rows.Add(fmt.Sprint("NIC", i), n.Address, "NUMA "+nodeText(n.NUMA), cmp.Or(n.RDMA, "no RDMA"),
+		out.Row(fmt.Sprint("NIC", i), n.Address, "NUMA "+nodeText(n.NUMA), cmp.Or(n.RDMA, "no RDMA"),
 			cmp.Or(n.Netdev, "no netdev"), vfs)
 	}
 	if len(m.NICs) == 0 {
-		rows.Add("no NIC")
+		out.Row("no NIC")
 	}
-	out.WriteString(rows.String())
 }
 
 func nodeText(n topology.NUMANode) string {

@@ -3,7 +3,6 @@
 package machine
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -39,28 +38,27 @@ func (p *Plan) IsRejected() bool { return p.rejected }
 
 // Table returns a table for people.
 func (p *Plan) Table() []byte {
-	var text bytes.Buffer
-	var rows cli.Rows
+	var out cli.Text
 	switch {
 	case len(p.Pairs) > 0:
-		rows.Add("GPU", "VF", "DISTANCE")
+		out.Row("GPU", "VF", "DISTANCE")
 		for _, pair := range p.Pairs {
-			rows.Add(pair.GPU, pair.VF, pair.Distance)
+			out.Row(pair.GPU, pair.VF, pair.Distance)
 		}
 	case len(p.GPUs) > 0:
-		rows.Add("GPU\n" + strings.Join(p.GPUs, "\n"))
+		out.Row("GPU\n" + strings.Join(p.GPUs, "\n"))
 	default:
-		rows.Add("VF\n" + strings.Join(p.VFs, "\n"))
+		out.Row("VF\n" + strings.Join(p.VFs, "\n"))
 	}
-	fmt.Fprintln(&text, &rows)
+	fmt.Fprintln(&out)
 	for _, node := range p.Nodes {
-		fmt.Fprintf(&text, "NUMA node %d\n", node)
+		fmt.Fprintf(&out, "NUMA node %d\n", node)
 	}
 	if p.Note != "" {
-		fmt.Fprintf(&text, "note: %s\n", p.Note)
+		fmt.Fprintf(&out, "note: %s\n", p.Note)
 	}
-	fmt.Fprintln(&text, p.Reason)
-	return text.Bytes()
+	fmt.Fprintln(&out, p.Reason)
+	return out.Bytes()
 }
 
 // Question is a container's request, and the devices in use.

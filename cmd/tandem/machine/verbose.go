@@ -3,7 +3,6 @@
 package machine
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"path"
@@ -152,11 +151,10 @@ func (p portTruth) stateName() string {
 	return p.State
 }
 
-func (v *Verbose) writeTo(out *bytes.Buffer) {
-	var rows cli.Rows
-	rows.Add()
+func (v *Verbose) writeTo(out *cli.Text) {
+	out.Row()
 	for i, g := range v.GPUs {
-		rows.Add(fmt.Sprint("GPU", i), g.PCIe, iommuText(g.IOMMU))
+		out.Row(fmt.Sprint("GPU", i), g.PCIe, iommuText(g.IOMMU))
 	}
 	for i, n := range v.NICs {
 		cells := []any{fmt.Sprint("NIC", i), n.PCIe, iommuText(n.IOMMU)}
@@ -165,15 +163,14 @@ func (v *Verbose) writeTo(out *bytes.Buffer) {
 				cmp.Or(cli.Printable(p.stateName()), "state unknown"),
 				cmp.Or(cli.Printable(p.Rate), "rate unknown")))
 		}
-		rows.Add(cells...)
+		out.Row(cells...)
 	}
 	if len(v.Pairs) > 0 {
-		rows.Add()
+		out.Row()
 	}
 	for _, p := range v.Pairs {
-		rows.Add(fmt.Sprintf("GPU%d NIC%d", p.gpu, p.nic), p.word, p.describeTraffic())
+		out.Row(fmt.Sprintf("GPU%d NIC%d", p.gpu, p.nic), p.word, p.describeTraffic())
 	}
-	out.WriteString(rows.String())
 }
 
 // describeTraffic describes the pair in words.

@@ -172,13 +172,11 @@ const most = 8
 
 // Table returns the results for people. A text of a foreign report cannot start a line.
 func (r *Report) Table() []byte {
-	var out bytes.Buffer
-	var rows cli.Rows
-	rows.Add("PART", "VERDICT", "RESULT")
+	var out cli.Text
+	out.Row("PART", "VERDICT", "RESULT")
 	for _, result := range r.Results {
-		rows.Add(result.Part, result.Verdict, cli.Printable(result.Summary))
+		out.Row(result.Part, result.Verdict, cli.Printable(result.Summary))
 	}
-	out.WriteString(rows.String())
 	for _, result := range r.Results {
 		for i, detail := range result.Details {
 			if i == most {

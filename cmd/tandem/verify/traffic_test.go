@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -280,8 +281,8 @@ func TestTableOfReport(t *testing.T) {
 	list := ends(3)
 	list[1].GPU, list[1].Facts.GPU = nil, ""
 	list[2].RateGbps = 0
-	var out strings.Builder
-	run(t, p, list).Write(&out)
+	var out cli.Text
+	run(t, p, list).write(&out)
 	want := `PAIR  GPU           VF            MEMORY        Gb/s    OF BEST  OF RATE      READ            VERDICT
 0     0000:11:00.0  0000:31:00.0  GPU (dmabuf)  100.00  100 %    50 % of 200  2.25 µs (host)  ok
 1     -             0000:32:00.0  host          100.00  100 %    50 % of 200  2.25 µs         ok
@@ -289,7 +290,7 @@ func TestTableOfReport(t *testing.T) {
 
 traffic to the next pair, 1 s for each pair; threshold 80 % of the best pair
 `
-	if diff := cmp.Diff(want, out.String()); diff != "" {
+	if diff := cmp.Diff(want, string(out.Bytes())); diff != "" {
 		t.Error(diff)
 	}
 }

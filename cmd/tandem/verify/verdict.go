@@ -5,7 +5,6 @@ package verify
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -191,12 +190,11 @@ func (p TrafficPair) describeSlow(best TrafficPair) string {
 // inHost reports whether the GPU takes no part.
 func (p TrafficPair) inHost() bool { return p.GPU != "" && p.Memory == Host }
 
-// Write writes a table for people.
-func (r *TrafficReport) Write(out io.Writer) {
-	var rows cli.Rows
-	rows.Add("PAIR", "GPU", "VF", "MEMORY", "Gb/s", "OF BEST", "OF RATE", "READ", "VERDICT")
+// write writes a table for people.
+func (r *TrafficReport) write(out *cli.Text) {
+	out.Row("PAIR", "GPU", "VF", "MEMORY", "Gb/s", "OF BEST", "OF RATE", "READ", "VERDICT")
 	for _, p := range r.Pairs {
-		rows.Add(p.tableCells()...)
+		out.Row(p.tableCells()...)
 	}
 	amount, rate := fmt.Sprintf("%d s", r.Seconds), ""
 	if r.GiB > 0 {
@@ -205,8 +203,8 @@ func (r *TrafficReport) Write(out io.Writer) {
 	if r.MinRate != 0 {
 		rate = fmt.Sprintf(", %d %% of the port's rate", r.MinRate)
 	}
-	fmt.Fprintf(out, "%s\ntraffic %s, %s for each pair; threshold %d %% of the best pair%s\n",
-		&rows, r.Direction, amount, r.Min, rate)
+	fmt.Fprintf(out, "\ntraffic %s, %s for each pair; threshold %d %% of the best pair%s\n",
+		r.Direction, amount, r.Min, rate)
 	for _, note := range r.listNotes() {
 		fmt.Fprintln(out, note)
 	}

@@ -7,7 +7,6 @@
 package verify
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -253,21 +252,20 @@ func (r *Verification) fail(format string, args ...any) {
 
 // Table returns a table for people.
 func (r *Verification) Table() []byte {
-	var out bytes.Buffer
-	var rows cli.Rows
+	var out cli.Text
 	if len(r.Pairs) > 0 {
-		rows.Add("GPU", "VF", "DISTANCE", "RDMA", "NETDEV")
+		out.Row("GPU", "VF", "DISTANCE", "RDMA", "NETDEV")
 	}
 	for _, p := range r.Pairs {
 		i := slices.IndexFunc(r.VFs, func(vf VF) bool { return vf.Address.String() == p.VF })
-		rows.Add(p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(r.VFs[i].RDMA, ","), "-"),
+		out.Row(p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(r.VFs[i].RDMA, ","), "-"),
 			cmp.Or(strings.Join(r.VFs[i].Netdevs, ","), "-"))
 	}
 	if len(r.Pairs) > 0 {
-		fmt.Fprintln(&out, &rows)
+		fmt.Fprintln(&out)
 	}
 	if r.Traffic != nil {
-		r.Traffic.Write(&out)
+		r.Traffic.write(&out)
 		fmt.Fprintln(&out)
 	}
 	verdict, order := "verified", "in the order of the lists"
