@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/test/simulate"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -73,7 +74,7 @@ func (s *simulator) register(cmd *cobra.Command) {
 		string(model.Restricted), string(model.BestEffort), string(model.SingleNUMANode), string(model.PolicyNone),
 	}
 	plainflag.Choice(flags, &s.policy, "policy", policies[0],
-		"Topology Manager policy of the kubelet: "+plainflag.List(policies), policies...)
+		"Topology Manager policy of the kubelet: "+spelling.List(policies), policies...)
 	flags.BoolVar(&c.ExcludeTopology, "exclude-topology", false,
 		"announce VFs without NUMA nodes (excludeTopology)")
 	c.Loads = []float64{30, 60, 90}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spelling finds the known words that a misspelled word probably means.
+// Package spelling lists known words for people, and finds those that a misspelled word probably means.
 package spelling
 
 import (
@@ -8,6 +8,16 @@ import (
 	"slices"
 	"strings"
 )
+
+// List returns words as "a, b or c", without empty ones.
+func List(words []string) string {
+	words = slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word == "" })
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
 
 // Question returns " (did you mean NAME?)" with the nearest of the known words, or "" if no word is similar.
 func Question(word string, known []string) string { return Propose(Nearest(word, known)) }

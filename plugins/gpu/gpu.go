@@ -24,11 +24,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -270,8 +270,7 @@ func listMakers(name func(Maker) string) string {
 	for _, m := range Makers {
 		names = append(names, name(m))
 	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
+	return spelling.List(names)
 }
 
 // Accelerators by PCI device ID, after the PCI ID database (pci.ids of 2026-07).

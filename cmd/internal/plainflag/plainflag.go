@@ -127,7 +127,7 @@ func (c *choice[T]) String() string {
 // Set implements pflag.Value.
 func (c *choice[T]) Set(text string) error {
 	if !slices.Contains(c.words, T(text)) {
-		return fmt.Errorf("want %s", List(asTexts(c.words)))
+		return fmt.Errorf("want %s", spelling.List(asTexts(c.words)))
 	}
 	*c.value = T(text)
 	return nil
@@ -135,13 +135,3 @@ func (c *choice[T]) Set(text string) error {
 
 // Type implements pflag.Value.
 func (*choice[T]) Type() string { return "string" }
-
-// List returns words as "a, b or c", without empty ones.
-func List(words []string) string {
-	words = slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word == "" })
-	last := len(words) - 1
-	if last < 1 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
-}

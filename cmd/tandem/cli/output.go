@@ -20,6 +20,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
@@ -44,7 +45,7 @@ func (o *Output) String() string { return o.Format }
 // Set implements pflag.Value.
 func (o *Output) Set(s string) error {
 	if !slices.Contains(o.formats, s) {
-		return fmt.Errorf("want %s", plainflag.List(o.formats))
+		return fmt.Errorf("want %s", spelling.List(o.formats))
 	}
 	o.Format = s
 	return nil
@@ -55,7 +56,7 @@ func (o *Output) Type() string { return "FORMAT" }
 
 // Register adds the flag -o.
 func (o *Output) Register(cmd *cobra.Command) {
-	cmd.Flags().VarP(o, "output", "o", plainflag.List(o.formats))
+	cmd.Flags().VarP(o, "output", "o", spelling.List(o.formats))
 	plainflag.Words(cmd.Flags(), "output", o.formats...)
 	CompleteFlag(cmd, "output", FixedValues(o.formats...))
 }

@@ -222,8 +222,8 @@ func describeCompletion(root *cobra.Command) {
 func unknownShell(cmd *cobra.Command, args []string) error {
 	shells := commandNames(cmd)
 	if len(args) == 0 {
-		return NewUsageError("want a shell: %s", plainflag.List(shells))
+		return NewUsageError("want a shell: %s", spelling.List(shells))
 	}
-	return NewUsageError("unknown shell %q: want %s%s", args[0], plainflag.List(shells),
+	return NewUsageError("unknown shell %q: want %s%s", args[0], spelling.List(shells),
 		spelling.Question(args[0], shells))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -114,7 +115,7 @@ func (t *traffics) registerFlags(cmd *cobra.Command) {
 
 // addChoice adds a flag with a fixed set of values, the first of which is the default.
 func addChoice(cmd *cobra.Command, value *string, name, what string, allowed ...string) {
-	plainflag.Choice(cmd.Flags(), value, name, allowed[0], what+": "+plainflag.List(allowed), allowed...)
+	plainflag.Choice(cmd.Flags(), value, name, allowed[0], what+": "+spelling.List(allowed), allowed...)
 	cli.CompleteFlag(cmd, name, cli.FixedValues(allowed...))
 }
 

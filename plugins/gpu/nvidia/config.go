@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // Strategies, as in NVIDIA's own plugin: for MIG devices, for the way in which containers get their GPUs and
@@ -149,9 +151,7 @@ func (c *Config) oneOf(name, value string, known ...string) error {
 	if slices.Contains(known, value) {
 		return nil
 	}
-	last := len(known) - 1
-	return fmt.Errorf("%s is %q: want %s or %s", c.Source(name), value, strings.Join(known[:last], ", "),
-		known[last])
+	return fmt.Errorf("%s is %q: want %s", c.Source(name), value, spelling.List(known))
 }
 
 // addWarnings collects the warnings for the log.
