@@ -159,15 +159,5 @@ func DescribeUnoffered(sys fs.FS, vendor string) string {
 	return fmt.Sprintf("%s, and %s%s", awaited, NoGPUPlugin, reasons)
 }
 
-// The states of a device.
-const (
-	free               = "free"
-	stranded           = "stranded" // free, without a free device of the other kind on the switch
-	planned            = "planned"
-	allocated          = "allocated"
-	unhealthy          = "unhealthy"
-	allocatedUnhealthy = "allocated, unhealthy"
-)
-
 // unknownHolder is the holder of a device whose container is unknown.
 const unknownHolder = "?"

@@ -50,18 +50,27 @@ func reachesHostOnly(address net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// nodeReader returns the current node. Next to an error, it may return the known part of the node.
-type nodeReader func(context.Context) (*picture.Node, error)
+// page is the page of a node, and answers with it at the moment. Explanations are given one at a time, so that
+// any number of clients causes one query to the plugins at a time.
+type page struct {
+	title string
+	// look returns the current node. Next to an error, it may return the known part of the node.
+	look func(context.Context) (*picture.Node, error)
+	// explain returns, as text, the decisions for an owner of devices.
+	explain    func(ctx context.Context, owner string) (string, error)
+	explaining sync.Mutex
 
-// explainer returns, as text, the decisions for an owner of devices.
-type explainer func(ctx context.Context, owner string) (string, error)
+	mu    sync.Mutex
+	asked time.Time
+	text  []byte
+	tag   string
+	code  int
+}
 
-// servePage answers on a listener until ctx is done.
-func servePage(
-	ctx context.Context, listener net.Listener, title string, look nodeReader, explain explainer,
-) error {
+// serve answers on a listener until ctx is done.
+func (p *page) serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
-		Handler:           newHandler(title, look, explain, reachesHostOnly(listener.Addr())),
+		Handler:           p.newHandler(reachesHostOnly(listener.Addr())),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       5 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -87,46 +96,33 @@ func servePage(
 
 // newHandler serves the page and the explanations. A server on loopback accepts only loopback's host names,
 // as a foreign page in a browser on this host could point its own name at this server (DNS rebinding).
-func newHandler(title string, look nodeReader, explain explainer, loopback bool) http.Handler {
-	pages := &pages{title: title, look: look}
+func (p *page) newHandler(loopback bool) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", pages)
-	mux.Handle("GET /explain", &explanations{explain: explain})
+	mux.HandleFunc("GET /{$}", p.answerPage)
+	mux.HandleFunc("GET /explain", p.answerExplain)
 	return hardenHandler(mux, loopback)
 }
 
-// pages answers with the page of the moment.
-type pages struct {
-	title string
-	look  nodeReader
-
-	mu    sync.Mutex
-	asked time.Time
-	page  []byte
-	tag   string
-	code  int
-}
-
-func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	page, tag, code := p.currentPage(r.Context())
+func (p *page) answerPage(w http.ResponseWriter, r *http.Request) {
+	text, tag, code := p.currentPage(r.Context())
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache") // always revalidate
 	if code != http.StatusOK {
 		w.WriteHeader(code)
-		_, _ = w.Write(page) // the client may be gone
+		_, _ = w.Write(text) // the client may be gone
 		return
 	}
 	w.Header().Set("ETag", tag)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(page))
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
 }
 
 // currentPage returns the page, shared by all requests within a second. Concurrent requests wait for the
 // first one's query.
-func (p *pages) currentPage(ctx context.Context) (page []byte, tag string, code int) {
+func (p *page) currentPage(ctx context.Context) (text []byte, tag string, code int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if time.Since(p.asked) < fresh {
-		return p.page, p.tag, p.code
+		return p.text, p.tag, p.code
 	}
 	view := picture.Page{Title: p.title, Renew: renew}
 	p.code = http.StatusOK
@@ -135,11 +131,11 @@ func (p *pages) currentPage(ctx context.Context) (page []byte, tag string, code 
 		view.Problem, p.code = "Not up to date: "+err.Error(), http.StatusServiceUnavailable
 	}
 	view.Node = node
-	if p.page, err = view.HTML(); err != nil {
-		p.page, p.code = []byte(err.Error()), http.StatusInternalServerError
+	if p.text, err = view.HTML(); err != nil {
+		p.text, p.code = []byte(err.Error()), http.StatusInternalServerError
 	}
-	p.tag, p.asked = fmt.Sprintf(`"%x"`, sha256.Sum256(p.page)), time.Now()
-	return p.page, p.tag, p.code
+	p.tag, p.asked = fmt.Sprintf(`"%x"`, sha256.Sum256(p.text)), time.Now()
+	return p.text, p.tag, p.code
 }
 
 // headers forbid framing, MIME sniffing, reads by other sites, and loading of other resources.
@@ -178,14 +174,7 @@ func isLoopback(host string) bool {
 // (https://kubernetes.io/docs/concepts/overview/working-with-objects/names).
 const longestOwner = 63 + 253 + 63 + 2
 
-// explanations explains the decisions for an owner, one request at a time, so that any number of clients
-// causes one query to the plugins at a time.
-type explanations struct {
-	explain explainer
-	mu      sync.Mutex
-}
-
-func (e *explanations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *page) answerExplain(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	owner := r.URL.Query().Get("owner")
@@ -194,9 +183,9 @@ func (e *explanations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "want ?owner=NAMESPACE/POD/CONTAINER")
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	text, err := e.explain(r.Context(), owner)
+	p.explaining.Lock()
+	defer p.explaining.Unlock()
+	text, err := p.explain(r.Context(), owner)
 	if err != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		text = err.Error() + "\n"
@@ -230,7 +219,7 @@ type Viewer struct {
 // Serve serves the page until ctx is done.
 func (v *Viewer) Serve(ctx context.Context, listener net.Listener) error {
 	v.palette = picture.Palette{}
-	return servePage(ctx, listener, v.Title, v.readNode, v.explainOwner)
+	return (&page{title: v.Title, look: v.readNode, explain: v.explainOwner}).serve(ctx, listener)
 }
 
 // readNode queries the plugins. Without an answer the picture shows sysfs alone.
@@ -319,7 +308,7 @@ func (s Status) fillPicture(drawn *picture.Node) {
 				Detail: strings.Join(slices.DeleteFunc([]string{
 					picture.ListNames(drawn.Tree, address), d.Health, d.Reason,
 				}, func(s string) bool { return s == "" }), ", "),
-				State: picture.State(d.State), Owner: d.Owner,
+				State: d.State, Owner: d.Owner,
 			})
 			if r.Kind == string(device.VF) {
 				kinds[address] = picture.NIC

@@ -71,7 +71,7 @@ func told(_ context.Context, owner string) (string, error) {
 
 // Explanations are plain text, whatever their content.
 func TestPageExplain(t *testing.T) {
-	h := newHandler("node", (&looks{}).look, told, true)
+	h := (&page{title: "node", look: (&looks{}).look, explain: told}).newHandler(true)
 	const explain, wanted = "http://localhost/explain", "want ?owner=NAMESPACE/POD/CONTAINER\n"
 	for _, c := range []struct {
 		method, url, body string
@@ -143,7 +143,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "http://node-7.example:8080/", false, 200},
 		{"POST", "http://node-7.example:8080/", false, 405},
 	} {
-		w := ask(newHandler("node", l.look, told, c.loopback), c.method, c.url)
+		w := ask((&page{title: "node", look: l.look, explain: told}).newHandler(c.loopback), c.method, c.url)
 		if w.Code != c.code {
 			t.Errorf("%s %s: %d, want %d", c.method, c.url, w.Code, c.code)
 		}
@@ -162,7 +162,7 @@ func TestRequests(t *testing.T) {
 func TestOneQuestionForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looks{state: picture.Free}
-		h := newHandler("node", l.look, told, true)
+		h := (&page{title: "node", look: l.look, explain: told}).newHandler(true)
 		first := ask(h, "GET", "http://localhost/")
 		for range 100 {
 			ask(h, "GET", "http://localhost/")
@@ -189,7 +189,7 @@ func TestOneQuestionForAll(t *testing.T) {
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looks{err: errors.New("ask /run/<x>: nobody answers")}
-		h := newHandler("node", l.look, told, true)
+		h := (&page{title: "node", look: l.look, explain: told}).newHandler(true)
 		w := ask(h, "GET", "http://localhost/")
 		body := w.Body.String()
 		if w.Code != 503 || w.Header().Get("ETag") != "" || strings.Contains(body, "viewBox") {
@@ -239,7 +239,8 @@ func TestServe(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- servePage(ctx, listener, "node", (&looks{}).look, told) }()
+	p := &page{title: "node", look: (&looks{}).look, explain: told}
+	go func() { ended <- p.serve(ctx, listener) }()
 	client := &http.Client{Transport: &http.Transport{}}
 	answer, err := client.Get("http://" + listener.Addr().String())
 	if err != nil {
@@ -259,7 +260,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.Close()
-	if err := servePage(t.Context(), listener, "node", (&looks{}).look, told); err == nil {
+	if err := p.serve(t.Context(), listener); err == nil {
 		t.Error("a closed listener is no error")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -63,7 +64,7 @@ func (s Status) WideTable() []byte {
 func (r row) addressApart() bool { return !strings.Contains(r.ID, r.Address) }
 
 func (r row) stateText() string {
-	text := r.State
+	text := string(r.State)
 	if r.Health != "" {
 		text += " (" + r.Health + ": " + r.Reason + ")"
 	}
@@ -90,7 +91,10 @@ type line struct {
 }
 
 // marks are the states that are named, in this order.
-var marks = []string{planned, unhealthy, allocatedUnhealthy, device.Degraded, "of ended containers", "stale"}
+var marks = []string{
+	string(picture.Planned), string(picture.Unhealthy), string(picture.AllocatedUnhealthy), device.Degraded,
+	"of ended containers", "stale",
+}
 
 func (s Status) groupBySwitch() (lines []*line) {
 	for _, r := range s.deviceRows() {
@@ -110,7 +114,7 @@ func (l *line) addToLine(r row) {
 	if r.Owner != "" {
 		l.owners = insertSorted(l.owners, r.Owner)
 	}
-	mark := r.State
+	mark := string(r.State)
 	switch {
 	case r.stale:
 		mark = "stale"
@@ -151,7 +155,7 @@ type Device struct {
 	Address string            `json:"address"`
 	Switch  string            `json:"switch"`
 	NUMA    topology.NUMANode `json:"numa"` // the NUMA node in the plugin's TopologyInfo
-	State   string            `json:"state"`
+	State   picture.State     `json:"state"`
 	Health  string            `json:"health,omitempty"` // "failed", or "degraded": chosen last; absent from a good device
 	Reason  string            `json:"reason,omitempty"` // for the health
 	Owner   string            `json:"owner,omitempty"`  // namespace/pod/container, if known
@@ -162,30 +166,32 @@ type Device struct {
 func newDevice(d *api.DeviceStatus, inPlan bool) Device {
 	one := Device{
 		ID: d.GetDevice().GetId(), Address: d.GetDevice().GetAddress(), Switch: d.GetSwitch(),
-		NUMA: device.NUMANode(d.GetDevice()), State: free, Owner: ownerText(d.GetOwner()),
+		NUMA: device.NUMANode(d.GetDevice()), State: picture.Free, Owner: ownerText(d.GetOwner()),
 		Ended: ownerText(d.GetEnded()), Health: device.Health(d.GetDevice()), Reason: d.GetDevice().GetReason(),
 	}
 	switch {
 	case d.GetAllocated() && !d.GetDevice().GetHealthy():
-		one.State = allocatedUnhealthy
+		one.State = picture.AllocatedUnhealthy
 	case d.GetAllocated():
-		one.State = allocated
+		one.State = picture.Allocated
 	case !d.GetDevice().GetHealthy():
-		one.State = unhealthy
+		one.State = picture.Unhealthy
 	case inPlan:
-		one.State = planned
+		one.State = picture.Planned
 	case d.GetStranded():
-		one.State = stranded
+		one.State = picture.Stranded
 	}
 	return one
 }
 
 // IsHealthy reports whether the plugin of the device reports the device as healthy.
-func (d Device) IsHealthy() bool { return d.State != unhealthy && d.State != allocatedUnhealthy }
+func (d Device) IsHealthy() bool {
+	return d.State != picture.Unhealthy && d.State != picture.AllocatedUnhealthy
+}
 
 // Holder returns the container that has the device, [unknownHolder] or "" for none.
 func (d Device) Holder() string {
-	if d.State != allocated && d.State != allocatedUnhealthy {
+	if d.State != picture.Allocated && d.State != picture.AllocatedUnhealthy {
 		return ""
 	}
 	return cmp.Or(d.Owner, unknownHolder)
@@ -210,7 +216,9 @@ type row struct {
 }
 
 // isFree reports whether a container can get it now.
-func (r row) isFree() bool { return !r.stale && (r.State == free || r.State == stranded) }
+func (r row) isFree() bool {
+	return !r.stale && (r.State == picture.Free || r.State == picture.Stranded)
+}
 
 // numaText returns the number of a NUMA node, "-" for devices without one.
 func numaText(node topology.NUMANode) string {

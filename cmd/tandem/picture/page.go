@@ -270,7 +270,7 @@ func (c *canvas) styleClass(d *Device) string {
 	switch d.State {
 	case Unknown:
 		class = "unknown"
-	case allocatedUnhealthy:
+	case AllocatedUnhealthy:
 		class = "allocated unhealthy"
 	}
 	if d.Owner != "" {

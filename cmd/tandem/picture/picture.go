@@ -76,7 +76,7 @@ const (
 	Planned            State = "planned"
 	Allocated          State = "allocated"
 	Unhealthy          State = "unhealthy"
-	allocatedUnhealthy State = "allocated, unhealthy"
+	AllocatedUnhealthy State = "allocated, unhealthy"
 )
 
 // describeState returns all facts about a device in one line.

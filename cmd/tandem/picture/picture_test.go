@@ -127,7 +127,7 @@ func TestDevices(t *testing.T) {
 		case "0000:0c:00.1":
 			return Stranded, ""
 		case "0000:2a:00.1":
-			return allocatedUnhealthy, "team/other/worker"
+			return AllocatedUnhealthy, "team/other/worker"
 		case "0000:2f:00.0":
 			return Unhealthy, ""
 		case "0000:46:00.0", "0000:41:00.1":
