@@ -77,9 +77,10 @@ func connect(o options) (*cluster, error) {
 }
 
 // askDaemon runs a command of tandem on a node, in the pod of the first daemon that answers: all daemons of a
-// node have the same answer. It returns the output of the command, and the daemon.
+// node have the same answer. The command also gets some flags of the daemon, as of [daemon.flagsFor]. It returns
+// the output of the command, and the daemon.
 func (c *cluster) askDaemon(
-	ctx context.Context, daemons []daemon, args func(daemon) []string, stdin []byte,
+	ctx context.Context, daemons []daemon, args []string, flags map[string]string, stdin []byte,
 ) (printed []byte, by daemon, err error) {
 	var failed []string
 	said := map[string]bool{} // all daemons of a node answer the same: once is enough
@@ -94,7 +95,7 @@ func (c *cluster) askDaemon(
 			failed = append(failed, fmt.Sprintf("%s/%s: %s", d.Namespace, d.Pod, d.Trouble))
 			continue
 		}
-		what := command{args: append([]string{"tandem"}, args(d)...)}
+		what := command{args: slices.Concat([]string{"tandem"}, args, d.flagsFor(flags))}
 		if stdin != nil {
 			what.stdin = bytes.NewReader(stdin)
 		}

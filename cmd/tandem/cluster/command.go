@@ -121,7 +121,7 @@ func completeNodes(o *options) cli.Values {
 		if err != nil {
 			return nil, err
 		}
-		daemons, err := c.Daemons(cmd.Context())
+		daemons, err := c.findDaemons(cmd.Context(), "")
 		return slices.Sorted(maps.Keys(daemons)), err
 	}
 }

@@ -279,12 +279,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// Daemons returns the daemons by node.
-func (c *cluster) Daemons(ctx context.Context) (map[string][]daemon, error) {
-	return c.findDaemons(ctx, "")
-}
-
-// findDaemons returns the daemons of a node, or with "" of all nodes.
+// findDaemons returns the daemons by node: of a node, or with "" of all nodes.
 func (c *cluster) findDaemons(ctx context.Context, node string) (map[string][]daemon, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()

@@ -61,24 +61,15 @@ func (c *cluster) Doctor(
 			newer = append(newer, "--refused-pods="+value)
 		}
 	}
-	printed, err = c.askDoctor(ctx, daemons[node], newer, configuration)
+	asked := preferWithFlag(daemons[node], "config-file")
+	printed, _, err = c.askDaemon(ctx, asked, newer, ofDoctor, configuration)
 	if err != nil && strings.Contains(err.Error(), unknownFlag) {
-		printed, err = c.askDoctor(ctx, daemons[node], older, configuration)
+		printed, _, err = c.askDaemon(ctx, asked, older, ofDoctor, configuration)
 	}
 	if err != nil {
 		err = fmt.Errorf("ask node %s: %w", node, err)
 	}
 	return printed, notes, err
-}
-
-// askDoctor runs doctor in the pod of a daemon, if possible of one with the configuration of the VFs.
-func (c *cluster) askDoctor(
-	ctx context.Context, daemons []daemon, args []string, configuration []byte,
-) ([]byte, error) {
-	printed, _, err := c.askDaemon(ctx, preferWithFlag(daemons, "config-file"), func(d daemon) []string {
-		return append(slices.Clone(args), d.flagsFor(ofDoctor)...)
-	}, configuration)
-	return printed, err
 }
 
 // listRefused returns the pods of a node that the kubelet rejected for their NUMA nodes.

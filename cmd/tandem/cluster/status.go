@@ -46,7 +46,7 @@ const atOnce = 16
 // Status asks the daemons of all nodes for their status. A node without an answer has an error; Status fails
 // only if no node is found.
 func (c *cluster) Status(ctx context.Context) (Status, error) {
-	daemons, err := c.Daemons(ctx)
+	daemons, err := c.findDaemons(ctx, "")
 	if err != nil {
 		return Status{}, err
 	}
@@ -64,7 +64,8 @@ func (c *cluster) Status(ctx context.Context) (Status, error) {
 }
 
 func (c *cluster) askStatus(ctx context.Context, name string, daemons []daemon) nodeStatus {
-	printed, by, err := c.askDaemon(ctx, daemons, statusArgs, nil)
+	printed, by, err := c.askDaemon(ctx, daemons, []string{"status", "-o", "json"},
+		map[string]string{"run-dir": "run-dir", "kubelet-dir": "kubelet-dir"}, nil)
 	if err != nil {
 		return nodeStatus{Name: name, Error: err.Error()}
 	}
@@ -74,11 +75,6 @@ func (c *cluster) askStatus(ctx context.Context, name string, daemons []daemon) 
 	}
 	n.Status.Notes = withPods(n.Status.Notes, daemons)
 	return n
-}
-
-func statusArgs(d daemon) []string {
-	return append([]string{"status", "-o", "json"},
-		d.flagsFor(map[string]string{"run-dir": "run-dir", "kubelet-dir": "kubelet-dir"})...)
 }
 
 // Table is for people: the totals, and a line for each node.
@@ -217,9 +213,7 @@ func (c *cluster) askDecisions(
 
 // onNode returns the output of a command of tandem about the plugins of a node.
 func (c *cluster) onNode(ctx context.Context, daemons []daemon, args ...string) ([]byte, error) {
-	printed, _, err := c.askDaemon(ctx, daemons, func(d daemon) []string {
-		return append(slices.Clone(args), d.flagsFor(map[string]string{"run-dir": "run-dir"})...)
-	}, nil)
+	printed, _, err := c.askDaemon(ctx, daemons, args, map[string]string{"run-dir": "run-dir"}, nil)
 	return printed, err
 }
 
