@@ -190,24 +190,19 @@ func (p program) runProgram(ctx context.Context, environment []string, arguments
 	return output, err
 }
 
-// bandwidth is the result of ib_write_bw --report_gbits.
-type bandwidth struct {
-	Gbps  float64
-	Bytes uint64 // of the measured time
-}
-
-// parseBandwidth reads the line below "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]"
-// (RESULT_FMT_G and REPORT_FMT in perftest's src/perftest_parameters.h; the same since version 4.1).
-func parseBandwidth(output string) (bandwidth, error) {
+// parseBandwidth reads the bandwidth of ib_write_bw --report_gbits and the bytes of the measured time, in the
+// line below "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]" (RESULT_FMT_G
+// and REPORT_FMT in perftest's src/perftest_parameters.h; the same since version 4.1).
+func parseBandwidth(output string) (gbps float64, bytes uint64, err error) {
 	fields, err := resultRow(output, "BW average[Gb/sec]", 5)
 	if err != nil {
-		return bandwidth{}, err
+		return 0, 0, err
 	}
 	size, iterations := fields[0], fields[1]
 	if iterations == 0 || fields[3] == 0 {
-		return bandwidth{}, errors.New("read the result: no message arrived in the measured time")
+		return 0, 0, errors.New("read the result: no message arrived in the measured time")
 	}
-	return bandwidth{Gbps: fields[3], Bytes: uint64(size * iterations)}, nil
+	return fields[3], uint64(size * iterations), nil
 }
 
 // parseLatency reads the median in µs from the line below "#bytes #iterations t_min[usec] t_max[usec]

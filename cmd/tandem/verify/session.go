@@ -140,11 +140,9 @@ func (t *tester) measureBandwidth(ctx context.Context, r *trafficRun) error {
 	if t.client == nil {
 		output = result.server
 	}
-	measured, err := parseBandwidth(output)
-	if err != nil {
+	if r.Gbps, r.Bytes, err = parseBandwidth(output); err != nil {
 		return fmt.Errorf("run %s: %w", bandwidthProgram, err)
 	}
-	r.Gbps, r.Bytes = measured.Gbps, measured.Bytes
 	return nil
 }
 

@@ -68,10 +68,6 @@ func (p *trafficPlan) Validate() error {
 		return fmt.Errorf("--traffic-min-rate %d: want 0 to 100", p.MinRate)
 	case p.Wait < time.Second || p.Wait > time.Hour:
 		return fmt.Errorf("--traffic-wait %s: want 1s to 1h", p.Wait)
-	case !slices.Contains([]Memory{autoMemory, DMABuf, Peer, Host}, p.Memory):
-		return fmt.Errorf("--traffic-memory %s: want auto, dmabuf, gpu or host", p.Memory)
-	case !slices.Contains([]direction{toSelf, toNext}, p.To):
-		return fmt.Errorf("--traffic-to %s: want self or next", p.To)
 	case strings.HasPrefix(p.Client, "-"):
 		return fmt.Errorf("--client %s: want a host", p.Client)
 	case p.Server && p.Client != "":
