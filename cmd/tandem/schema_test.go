@@ -117,7 +117,7 @@ func (s *schemas) object(t reflect.Type) map[string]any {
 	properties, required := map[string]any{}, []string{}
 	for _, field := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if !field.IsExported() || field.Anonymous {
+		if !field.IsExported() || field.Anonymous || name == "-" {
 			continue
 		}
 		if name == "" {

@@ -148,10 +148,10 @@ func rejectedPod(p *corev1.Pod) (*Rejected, time.Time) {
 
 // Container is a container of a pod with the requests for devices.
 type Container struct {
-	Name     string
-	Role     Role
-	Requests map[string]int // numbers above 0 by extended resource
-	CPUs     int            // exclusive CPUs of the kubelet's static CPU policy; 0 if the CPUs are shared
+	Name     string         `json:"name"`
+	Role     Role           `json:"-"`
+	Requests map[string]int `json:"requests"`       // numbers above 0 by extended resource
+	CPUs     int            `json:"cpus,omitempty"` // exclusive CPUs of the static CPU policy; 0 if shared
 }
 
 // Role determines the lifetime of a container's devices.

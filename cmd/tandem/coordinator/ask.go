@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// timeout limits a question to the plugins, which answer in milliseconds.
+// timeout limits a question to the plugins or the kubelet, which answer in milliseconds.
 const timeout = 5 * time.Second
 
 // AskStatus returns the status of the plugins of a run directory; with "" AskStatus finds the directory. The

@@ -12,8 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
-
-	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
 )
 
 // goesByGPUs is a kubelet that goes by a device of amd.com/gpu.
@@ -55,9 +53,9 @@ func TestAskKubelet(t *testing.T) {
 			dir := t.TempDir()
 			c.kubelet(t, filepath.Join(dir, "pod-resources", "kubelet.sock"))
 			s := Status{Resources: []Resource{
-				{Name: "amd.com/gpu", Devices: []Device{{ID: "a", State: picture.Free}}},
-				{Name: "tandem.dev/vf", Devices: []Device{{State: picture.Unhealthy}, {State: picture.Allocated}}},
-				{Name: "tandem.dev/ill", Devices: []Device{{State: picture.Unhealthy}}}, // the kubelet would not tell
+				{Name: "amd.com/gpu", Devices: []Device{{ID: "a", State: "free"}}},
+				{Name: "tandem.dev/vf", Devices: []Device{{State: "unhealthy"}, {State: "allocated"}}},
+				{Name: "tandem.dev/ill", Devices: []Device{{State: "unhealthy"}}}, // the kubelet would not tell
 			}}
 			s.AskKubelet(t.Context(), dir)
 			var got []*bool

@@ -110,7 +110,12 @@ func (n *Node) newAdmission(taken devicemanager.Set, pod []model.Container) devi
 func (n *Node) modelContainers(pod []intent.Container) []model.Container {
 	containers := make([]model.Container, len(pod))
 	for i, c := range pod {
-		containers[i] = model.Container{Role: c.Role, Requests: n.requestsOf(c)}
+		containers[i].Role = c.Role
+		for resource := range n.model.Resources {
+			if count := c.Requests[n.model.Resources[resource].Name]; count > 0 {
+				containers[i].Requests = append(containers[i].Requests, model.Request{Resource: resource, Count: count})
+			}
+		}
 	}
 	return containers
 }
@@ -125,16 +130,6 @@ func (n *Node) comparedRequests(pod []model.Container) (all []model.Requests) {
 		all = append(all, c.Requests)
 	}
 	return all
-}
-
-// requestsOf returns the requests of a container for devices of the node.
-func (n *Node) requestsOf(c intent.Container) (requests model.Requests) {
-	for i := range n.model.Resources {
-		if count := c.Requests[n.model.Resources[i].Name]; count > 0 {
-			requests = append(requests, model.Request{Resource: i, Count: count})
-		}
-	}
-	return requests
 }
 
 // anyDevices are plugins that choose the lowest devices. CPU and memory managers do not take part.

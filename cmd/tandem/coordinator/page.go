@@ -50,8 +50,8 @@ func reachesHostOnly(address net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// page is the page of a node, and answers with it at the moment. Explanations are given one at a time, so that
-// any number of clients causes one query to the plugins at a time.
+// page answers with the page of a node at the moment, and explains owners of devices one at a time, so that any
+// number of clients causes one query to the plugins at a time.
 type page struct {
 	title string
 	// look returns the current node. Next to an error, it may return the known part of the node.
@@ -67,8 +67,8 @@ type page struct {
 	code  int
 }
 
-// serve answers on a listener until ctx is done.
-func (p *page) serve(ctx context.Context, listener net.Listener) error {
+// servePage answers on a listener until ctx is done.
+func (p *page) servePage(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           p.newHandler(reachesHostOnly(listener.Addr())),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -219,7 +219,7 @@ type Viewer struct {
 // Serve serves the page until ctx is done.
 func (v *Viewer) Serve(ctx context.Context, listener net.Listener) error {
 	v.palette = picture.Palette{}
-	return (&page{title: v.Title, look: v.readNode, explain: v.explainOwner}).serve(ctx, listener)
+	return (&page{title: v.Title, look: v.readNode, explain: v.explainOwner}).servePage(ctx, listener)
 }
 
 // readNode queries the plugins. Without an answer the picture shows sysfs alone.

@@ -43,8 +43,7 @@ type PodQuestion struct {
 // answer of the plugins the error also has the reason why a rejection is unknown.
 func (q PodQuestion) Ask(ctx context.Context) (known PodExplanation, err error) {
 	known.Decisions = []Decision{}
-	rejection, unknown := askRejection(ctx, q.RunDir, q.KubeletDir, cmp.Or(q.ProcRoot, "/proc"),
-		q.Namespace, q.Pod)
+	rejection, unknown := q.askRejection(ctx)
 	if rejection != nil {
 		known.Rejection = rejection
 		return known, nil
@@ -93,18 +92,12 @@ type Rejection struct {
 	Policy string `json:"topologyManagerPolicy"`
 	Scope  string `json:"topologyManagerScope"`
 	// why policy and scope are those that Tandem requires; absent if these are the kubelet's
-	Assumed    string              `json:"assumed,omitempty"`
-	Containers []Container         `json:"containers"`
+	Assumed string `json:"assumed,omitempty"`
+	// with a request for devices or exclusive CPUs
+	Containers []intent.Container  `json:"containers"`
 	Resources  []requestedResource `json:"resources"`
 	Switches   []requestedSwitch   `json:"switches,omitempty"`
 	Holders    []holder            `json:"holders,omitempty"`
-}
-
-// Container is a container of the pod with a request for devices or exclusive CPUs.
-type Container struct {
-	Name     string         `json:"name"`
-	Requests map[string]int `json:"requests"`       // by extended resource
-	CPUs     int            `json:"cpus,omitempty"` // exclusive CPUs
 }
 
 // requestedResource is a requested resource of the node.
@@ -155,7 +148,7 @@ func ExplainRejection(
 	}
 	for _, c := range containers {
 		if len(c.Requests) > 0 || c.CPUs > 0 {
-			r.Containers = append(r.Containers, Container{c.Name, c.Requests, c.CPUs})
+			r.Containers = append(r.Containers, c)
 		}
 	}
 	if at := p.Status.StartTime; at != nil { // set by the kubelet at the rejection
@@ -230,7 +223,9 @@ func (n *Node) listHolders(total model.Requests, since map[string]time.Time) (li
 }
 
 // eachNUMANode visits the devices of a resource by NUMA node; devices without a NUMA node come last.
-func (n *Node) eachNUMANode(r *devicemanager.ResourceDevices, visit func(topology.NUMANode, devicemanager.Set)) {
+func (n *Node) eachNUMANode(
+	r *devicemanager.ResourceDevices, visit func(node topology.NUMANode, on devicemanager.Set),
+) {
 	without := r.All.Clone()
 	for number, on := range r.On {
 		without.Exclude(on)
@@ -250,13 +245,10 @@ func (n *Node) numaNodes(requests model.Requests) model.Mask {
 	return best.Nodes
 }
 
-// podsTimeout limits the question to the kubelet, which answers in milliseconds.
-const podsTimeout = 5 * time.Second
-
 // RejectedPods returns the pods of a kubelet that its Topology Manager has rejected and nobody has deleted.
 // The caller needs root's rights alone.
 func RejectedPods(ctx context.Context, kubeletDir string) (rejected []*corev1.Pod, err error) {
-	ctx, cancel := context.WithTimeout(ctx, podsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err = kubelet.ListPods(ctx, kubeletDir, func(pod *corev1.Pod) {
 		if intent.IsRejected(pod) {
@@ -266,26 +258,24 @@ func RejectedPods(ctx context.Context, kubeletDir string) (rejected []*corev1.Po
 	return rejected, err
 }
 
-// askRejection explains a rejected pod of this node; nil if the kubelet lists no rejected pod of the name.
-// The namespace may be "", for any.
-func askRejection(
-	ctx context.Context, runDir, kubeletDir, procRoot, namespace, name string,
-) (*Rejection, error) {
-	pods, err := RejectedPods(ctx, kubeletDir)
+// askRejection explains the rejected pod; nil if the kubelet lists no rejected pod of the name.
+func (q PodQuestion) askRejection(ctx context.Context) (*Rejection, error) {
+	pods, err := RejectedPods(ctx, q.KubeletDir)
 	if err != nil {
 		return nil, fmt.Errorf("find rejected pods: %w", err)
 	}
 	for _, pod := range pods {
-		if pod.Name != name || namespace != "" && pod.Namespace != namespace {
+		if pod.Name != q.Pod || q.Namespace != "" && pod.Namespace != q.Namespace {
 			continue
 		}
-		answer, err := AskStatus(ctx, runDir)
+		answer, err := AskStatus(ctx, q.RunDir)
 		if err != nil {
-			return nil, fmt.Errorf("compare rejected pod %s/%s with the node: %w", pod.Namespace, name, err)
+			return nil, fmt.Errorf("compare rejected pod %s/%s with the node: %w", pod.Namespace, pod.Name, err)
 		}
 		status := NewStatus(answer)
-		decisions := kubelet.Read(askDecisions(ctx, runDir, "", "", ""))
-		r := ExplainRejection(pod, &status, decisions, NewManager(machine.ReadSettings(procRoot, kubeletDir)))
+		decisions := kubelet.Read(askDecisions(ctx, q.RunDir, "", "", ""))
+		manager := NewManager(machine.ReadSettings(cmp.Or(q.ProcRoot, "/proc"), q.KubeletDir))
+		r := ExplainRejection(pod, &status, decisions, manager)
 		return &r, nil
 	}
 	return nil, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
@@ -99,7 +100,7 @@ func (r *Rejection) orderOf(h holder) string {
 	}
 }
 
-func mostCPUs(containers []Container) (cpus int) {
+func mostCPUs(containers []intent.Container) (cpus int) {
 	for _, c := range containers {
 		cpus = max(cpus, c.CPUs)
 	}
@@ -228,7 +229,7 @@ func (r Rejection) Text() []byte {
 			fmt.Fprintf(&out, "\n   and %s more\n", cli.Count(len(r.Containers)-i, "container"))
 			break
 		}
-		fmt.Fprintf(&out, "\n   container %s requests %s\n", c.Name, c.describeRequests())
+		fmt.Fprintf(&out, "\n   container %s requests %s\n", c.Name, describeRequests(c))
 	}
 	if len(r.Resources) > 0 {
 		r.writeResources(&out)
@@ -289,7 +290,7 @@ func (r Rejection) describeTime() string {
 }
 
 // describeRequests returns "2 amd.com/gpu, 2 tandem.dev/rdma_vf and 8 exclusive CPUs".
-func (c Container) describeRequests() string {
+func describeRequests(c intent.Container) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(c.Requests)) {
 		parts = append(parts, fmt.Sprintf("%d %s", c.Requests[name], name))
