@@ -88,12 +88,8 @@ func (o *Output) Show(cmd *cobra.Command, text []byte) error {
 		_, err := cmd.OutOrStdout().Write(text)
 		return err
 	}
-	return screenOf(cmd).Show(text, commandVerdicts[cmd.Name()])
-}
-
-// screenOf returns the screen of a command.
-func screenOf(cmd *cobra.Command) Screen {
-	return newScreen(cmd.OutOrStdout(), ColourMode(cmd), os.Getenv)
+	screen := newScreen(cmd.OutOrStdout(), ColourMode(cmd), os.Getenv)
+	return screen.Show(text, commandVerdicts[cmd.Name()])
 }
 
 // Screen is the output of a command for people.

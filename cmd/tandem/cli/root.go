@@ -30,8 +30,7 @@ func Execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	describeCompletion(root)
-	checkHelp(root)
+	completeCommands(root)
 	command, err := root.ExecuteC()
 	var wrong usageError
 	var found FoundError
@@ -72,11 +71,14 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// checkHelp rejects a command that cobra's command help does not find.
-func checkHelp(root *cobra.Command) {
+// completeCommands completes cobra's commands: help rejects a command that it does not find, and completion
+// has examples and errors.
+func completeCommands(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "help" {
+		switch cmd.Name() {
+		case "help":
 			cmd.Args = func(_ *cobra.Command, args []string) error {
 				found, rest, err := root.Find(args)
 				if err != nil {
@@ -84,6 +86,8 @@ func checkHelp(root *cobra.Command) {
 				}
 				return knownCommand(found, rest)
 			}
+		case "completion":
+			describeCompletion(root, cmd)
 		}
 	}
 }
@@ -199,23 +203,17 @@ const AboutCompletion = "completion"
 // describeCompletion adds examples to cobra's command for the completion of shells, and errors: cobra's
 // command prints the help without an error for an unknown shell, and a shell that loads the output would run
 // the examples. cobra's command writes to the output that root has at this time.
-func describeCompletion(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" {
-			cmd.Use, cmd.Args, cmd.RunE = "completion SHELL", cobra.ArbitraryArgs, unknownShell
-			for _, shell := range cmd.Commands() {
-				shell.Args = NoArguments
-			}
-			cmd.Short = "Print the completion for a shell"
-			cmd.Long = "Print the completion of commands, flags and values for a shell." +
-				root.Annotations[AboutCompletion]
-			cmd.Example = strings.ReplaceAll(`  source <(NAME completion bash)
+func describeCompletion(root, cmd *cobra.Command) {
+	cmd.Use, cmd.Args, cmd.RunE = "completion SHELL", cobra.ArbitraryArgs, unknownShell
+	for _, shell := range cmd.Commands() {
+		shell.Args = NoArguments
+	}
+	cmd.Short = "Print the completion for a shell"
+	cmd.Long = "Print the completion of commands, flags and values for a shell." + root.Annotations[AboutCompletion]
+	cmd.Example = strings.ReplaceAll(`  source <(NAME completion bash)
   NAME completion bash | sudo tee /etc/bash_completion.d/NAME
   NAME completion zsh >"${fpath[1]}/_NAME"
   NAME completion fish >~/.config/fish/completions/NAME.fish`, "NAME", root.Name())
-		}
-	}
 }
 
 // unknownShell returns the error of a command line without the name of a known shell.

@@ -209,7 +209,6 @@ func foldLine(out *strings.Builder, line string, width int) {
 
 // hangingIndent returns the indentation of a line's continuation, at most half of the width.
 func hangingIndent(line string, width int) string {
-	const between = "  " // cells
 	indent := 2
 	if at := strings.LastIndex(strings.TrimRight(line, " \n"), between); at >= 0 {
 		indent = utf8.RuneCountInString(line[:at]) + len(between)

@@ -193,13 +193,14 @@ func PrintableLines(s string) string { return escapeText(s, "\n\t") }
 // escapeText writes UTF-16 units as JSON does. A JSON document keeps its meaning, and in XML text an escape
 // consists of characters that XML 1.0 allows (https://www.w3.org/TR/xml/#charsets).
 func escapeText(s, but string) string {
-	if isClean(s, but) {
+	isForeign := func(r rune) bool { return !unicode.IsGraphic(r) && !strings.ContainsRune(but, r) }
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, isForeign) {
 		return s
 	}
 	var out strings.Builder
 	for _, r := range s { // invalid UTF-8 becomes U+FFFD
 		switch high, low := utf16.EncodeRune(r); {
-		case isHarmless(r, but):
+		case !isForeign(r):
 			out.WriteRune(r)
 		case high != unicode.ReplacementChar:
 			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
@@ -209,12 +210,6 @@ func escapeText(s, but string) string {
 	}
 	return out.String()
 }
-
-func isClean(s, but string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !isHarmless(r, but) })
-}
-
-func isHarmless(r rune, but string) bool { return unicode.IsGraphic(r) || strings.ContainsRune(but, r) }
 
 // PrintableWriter writes its input by [PrintableLines]. Each call of Write must contain whole characters.
 type PrintableWriter struct{ to io.Writer }
