@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -53,6 +54,9 @@ type cluster struct {
 
 // connect reads the kubeconfig. It asks nobody yet.
 func connect(o options) (*cluster, error) {
+	if o.Timeout <= 0 {
+		return nil, cli.NewUsageError("--timeout %s: want more than 0", o.Timeout)
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
@@ -77,8 +81,8 @@ func connect(o options) (*cluster, error) {
 }
 
 // askDaemon runs a command of tandem on a node, in the pod of the first daemon that answers: all daemons of a
-// node have the same answer. The command also gets some flags of the daemon, as of [daemon.flagsFor]. It returns
-// the output of the command, and the daemon.
+// node have the same answer. The command also gets the daemon's flags of these names ([daemon.flagsFor]).
+// askDaemon returns the output of the command, and the daemon.
 func (c *cluster) askDaemon(
 	ctx context.Context, daemons []daemon, args []string, flags map[string]string, stdin []byte,
 ) (printed []byte, by daemon, err error) {

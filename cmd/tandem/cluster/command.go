@@ -57,14 +57,6 @@ func ofDaemons(o *options) *options {
 	return &those
 }
 
-// connectTo reads the kubeconfig.
-func connectTo(o *options) (*cluster, error) {
-	if o.Timeout <= 0 {
-		return nil, cli.NewUsageError("--timeout %s: want more than 0", o.Timeout)
-	}
-	return connect(*o)
-}
-
 func newClusterDoctor(o *options) *cobra.Command {
 	format, cpus := cli.OneOf(cli.AsTable, cli.AsJSON), 0
 	cmd := &cobra.Command{
@@ -87,7 +79,7 @@ command changes nothing.`,
 			if cpus < 0 {
 				return cli.NewUsageError("--cpus %d: want 0 or more", cpus)
 			}
-			c, err := connectTo(ofDaemons(o))
+			c, err := connect(*ofDaemons(o))
 			if err != nil {
 				return err
 			}
@@ -117,7 +109,7 @@ command changes nothing.`,
 // completeNodes completes the names of nodes with a daemon.
 func completeNodes(o *options) cli.Values {
 	return func(cmd *cobra.Command, _ string) ([]string, error) {
-		c, err := connectTo(o)
+		c, err := connect(*o)
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +144,7 @@ admits the pod. What was free at the rejection is in no record; the output tells
 			if q.Namespace, q.Pod, err = coordinator.SplitPod(args[0]); err != nil {
 				return err
 			}
-			c, err := connectTo(o)
+			c, err := connect(*o)
 			if err != nil {
 				return err
 			}
@@ -164,7 +156,7 @@ admits the pod. What was free at the rejection is in no record; the output tells
 			return format.Show(cmd, printed)
 		},
 		ValidArgsFunction: cli.CompleteFirst(func(cmd *cobra.Command, typed string) ([]string, error) {
-			c, err := connectTo(o)
+			c, err := connect(*o)
 			if err != nil {
 				return nil, err
 			}
@@ -203,7 +195,7 @@ and problems. If a node does not answer, its line shows the reason; it is an err
   kubectl tandem status --context training -o json`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := connectTo(ofDaemons(o))
+			c, err := connect(*ofDaemons(o))
 			if err != nil {
 				return err
 			}

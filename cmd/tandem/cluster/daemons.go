@@ -298,25 +298,14 @@ func (c *cluster) findDaemons(ctx context.Context, node string) (map[string][]da
 	}
 	nodes := byNode(slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !release.hasMade(&pod) }))
 	if len(nodes) == 0 {
+		place, proposal := "", ""
+		if node != "" {
+			all, _ := c.findDaemons(ctx, "") // without an answer there is no proposal
+			place, proposal = " on node "+node, spelling.Question(node, slices.Sorted(maps.Keys(all)))
+		}
 		return nil, fmt.Errorf(
 			"find Tandem's daemons: no DaemonSet of namespace %s has a pod%s that is labelled %s%s",
-			release.namespace, nodePhrase(node), c.options.Selector, c.similarNode(ctx, node))
+			release.namespace, place, c.options.Selector, proposal)
 	}
 	return nodes, nil
-}
-
-// similarNode asks for a node with a daemon and a similar name.
-func (c *cluster) similarNode(ctx context.Context, node string) string {
-	if node == "" {
-		return ""
-	}
-	daemons, _ := c.findDaemons(ctx, "") // without an answer there is no proposal
-	return spelling.Question(node, slices.Sorted(maps.Keys(daemons)))
-}
-
-func nodePhrase(node string) string {
-	if node == "" {
-		return ""
-	}
-	return " on node " + node
 }
