@@ -32,19 +32,13 @@ const (
 	exitUsage = 2
 )
 
-const exitCodes = `Exit codes:
-  0  ended by SIGINT, SIGTERM or SIGQUIT
-  1  failure: the last line on standard error names the reason and a remedy
-  2  invalid command line
-`
-
 // Help is the text of a daemon's --help around the list of its flags, with the daemon's own exit code and
 // signals.
 type Help struct {
 	About    string // purpose of the daemon
 	Examples string // indented by two spaces
 
-	ExitCodes string      // instead of the usual text
+	ExitCodes string      // as text
 	BadUsage  int         // exit code for a wrong command line; 0 means 2
 	Signals   []os.Signal // further signals that end the daemon
 }
@@ -128,7 +122,7 @@ func helpPage(set *pflag.FlagSet, help Help) string {
 	return fmt.Sprintf("%s\n\nUsage:\n  %s [flags]\n\nExamples:\n%s\n\nFlags:\n%s\nThe flags of glog, "+
 		"which manifests of the stock plugins set, are accepted too.\n\n%s",
 		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), set.FlagUsages(),
-		cmp.Or(help.ExitCodes, exitCodes))
+		help.ExitCodes)
 }
 
 // effectiveConfig returns the effective configuration, one attribute per flag. Hidden flags are included only

@@ -27,7 +27,7 @@ func start(ctx context.Context, run runDaemon, args ...string) (code int, stdout
 	set.Uint("number", 0, "a number")
 	var out, problems bytes.Buffer
 	code = runCommand(ctx, set, args, &out, &problems, &flags,
-		Help{About: "Tests.", Examples: "  tandem-test --number=1"}, run)
+		Help{About: "Tests.", Examples: "  tandem-test --number=1", ExitCodes: "Exit codes:"}, run)
 	return code, out.String(), problems.String()
 }
 

@@ -199,7 +199,10 @@ func (s state) Collect(metrics chan<- prometheus.Metric) {
 		}
 		send(strandedDesc, stranded, r.GetName())
 		if r.GetKind() == string(device.VF) {
-			hinted := func(d *api.DeviceStatus) bool { return d.GetDevice() != nil && d.GetDevice().Numa != nil }
+			hinted := func(d *api.DeviceStatus) bool {
+				_, known := device.NUMANode(d.GetDevice()).Number()
+				return known
+			}
 			send(hintsDesc, asNumber(slices.ContainsFunc(r.GetDevices(), hinted)), r.GetName())
 		}
 		for cause, n := range countUnsound(r.GetDevices()) {

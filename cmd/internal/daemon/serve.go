@@ -77,9 +77,6 @@ func (f Flags) Hints() func(resource, decision string) {
 // Monitor returns the daemon's monitor.
 func (f Flags) Monitor() *monitor { return f.monitor }
 
-// Wait reports the reason for which the daemon is waiting. The daemon is not ready until Begin.
-func (f Flags) Wait(reason error) { f.monitor.Wait(reason) }
-
 // Begin reports the resources with devices, as far as known before the daemon offers them. The daemon is not
 // ready until Begin.
 func (f Flags) Begin(resources ...string) {

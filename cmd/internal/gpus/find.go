@@ -292,6 +292,6 @@ func (n node) noteAbsence(vendor string, reason error) error {
 			reason = fmt.Errorf("%s: %w", awaited, reason)
 		}
 	}
-	n.Wait(reason)
+	n.Monitor().Wait(reason)
 	return reason
 }
