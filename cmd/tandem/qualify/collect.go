@@ -162,7 +162,7 @@ func trafficOf(v *verify.Verification, n *machine.Node) (measuredTraffic, error)
 
 // memoryOf returns the memory of a pair's traffic; "" for an unknown one.
 func memoryOf(m verify.Memory) verify.Memory {
-	if slices.Contains([]verify.Memory{verify.Host, verify.Peer, verify.DMABuf}, m) {
+	if m.OfGPU() || m == verify.Host {
 		return m
 	}
 	return ""

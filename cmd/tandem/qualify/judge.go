@@ -12,7 +12,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -278,7 +277,7 @@ func judgeMeasurement(j *judgement, n *machine.Node, t measuredTraffic) (inHost 
 			j.fail("GPU %s and VF %s: %.2f Gb/s, %d %% of the best pair, %d %% of the port's rate", p.GPU, p.VF,
 				p.Gbps, p.OfBest, p.OfRate)
 		}
-		if p.Memory != verify.Peer && p.Memory != verify.DMABuf {
+		if !p.Memory.OfGPU() {
 			inHost++
 		}
 		isAt := func(o machine.Pair) bool { return o.GPU == p.GPU && o.VF == p.VF && o.Distance == p.Distance }

@@ -214,8 +214,7 @@ func TestFaults(t *testing.T) {
 		}, "offer", failed, "without NUMA node, and sysfs has node 0"},
 		{"another NUMA node", func(_ *testing.T, e *evidence) {
 			gpu, _ := gpuVF(*e)
-			node, _ := gpu.NUMA.Number()
-			gpu.NUMA = topology.Node(node + 1)
+			gpu.NUMA = topology.Node(1)
 		}, "offer", failed, "NUMA node 1"},
 		{"no topology of NCCL", func(_ *testing.T, e *evidence) { e.NCCL = nil }, "nccl", incomplete,
 			"NCCL_TOPO_DUMP_FILE"},
@@ -411,7 +410,7 @@ func TestNotes(t *testing.T) {
 	}
 	measured := e.Verified[0].Traffic.Pairs[0]
 	e.Verified[0].Traffic.Pairs = nil
-	for _, memory := range []verify.Memory{verify.Host, verify.Peer, verify.DMABuf, "other"} {
+	for _, memory := range []verify.Memory{verify.Host, "gpu", verify.DMABuf, "other"} {
 		measured.Memory = memory
 		e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, measured)
 	}

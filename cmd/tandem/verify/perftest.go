@@ -38,9 +38,12 @@ type Memory string
 const (
 	autoMemory Memory = "auto" // the GPU's with dmabuf, the GPU's, the host's: the first that perftest supports
 	Host       Memory = "host"
-	Peer       Memory = "gpu"    // through the kernel module of the GPU's vendor: nvidia_peermem, or amdgpu
+	peerMemory Memory = "gpu"    // through the kernel module of the GPU's vendor: nvidia_peermem, or amdgpu
 	DMABuf     Memory = "dmabuf" // the GPU's, through dmabuf
 )
+
+// OfGPU reports whether the memory is a GPU's.
+func (m Memory) OfGPU() bool { return m == peerMemory || m == DMABuf }
 
 // program is a program of perftest.
 type program struct {
@@ -88,14 +91,14 @@ func (p program) memoryFor(wanted Memory, gpu *GPU) (Memory, error) {
 		return Host, nil
 	case !p.options[selection]:
 		return "", fmt.Errorf("memory %s: %s has no option %s", wanted, p.name, selection)
-	case wanted == Peer:
-		return Peer, nil
+	case wanted == peerMemory:
+		return peerMemory, nil
 	case p.options[dmabuf]:
 		return DMABuf, nil
 	case wanted == DMABuf:
 		return "", fmt.Errorf("memory %s: %s has no option %s", wanted, p.name, dmabuf)
 	}
-	return Peer, nil
+	return peerMemory, nil
 }
 
 // optionNames returns the options that select the GPU, and dmabuf.

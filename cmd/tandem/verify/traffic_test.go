@@ -104,7 +104,7 @@ func TestCommandLines(t *testing.T) {
 			"-d mlx5_0 -i 1 -p 18515 --use_cuda_bus_id=0000:11:00.0 --use_cuda_dmabuf -D 1 -s 1048576 -t 16 " +
 				"--report_gbits"},
 		{"CUDA, dmabuf not wanted", "--use_cuda_bus_id=<id> --use_cuda_dmabuf", gpu,
-			func(p *trafficPlan) { p.Memory = Peer },
+			func(p *trafficPlan) { p.Memory = peerMemory },
 			"-d mlx5_0 -i 1 -p 18515 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
 		{"ROCm, dmabuf", "--use_rocm=<id> --use_rocm_dmabuf", &GPU{Address: gpu.Address, rocm: 5}, nil,
 			"-d mlx5_0 -i 1 -p 18515 --use_rocm=5 --use_rocm_dmabuf -D 1 -s 1048576 -t 16 --report_gbits"},
@@ -282,7 +282,7 @@ func TestTableOfReport(t *testing.T) {
 	list[1].GPU, list[1].Facts.GPU = nil, ""
 	list[2].RateGbps = 0
 	var out cli.Text
-	run(t, p, list).write(&out)
+	run(t, p, list).writeTable(&out)
 	want := `PAIR  GPU           VF            MEMORY        Gb/s    OF BEST  OF RATE      READ            VERDICT
 0     0000:11:00.0  0000:31:00.0  GPU (dmabuf)  100.00  100 %    50 % of 200  2.25 µs (host)  ok
 1     -             0000:32:00.0  host          100.00  100 %    50 % of 200  2.25 µs         ok

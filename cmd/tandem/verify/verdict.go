@@ -190,8 +190,8 @@ func (p TrafficPair) describeSlow(best TrafficPair) string {
 // inHost reports whether the GPU takes no part.
 func (p TrafficPair) inHost() bool { return p.GPU != "" && p.Memory == Host }
 
-// write writes a table for people.
-func (r *TrafficReport) write(out *cli.Text) {
+// writeTable writes a table for people.
+func (r *TrafficReport) writeTable(out *cli.Text) {
 	out.Row("PAIR", "GPU", "VF", "MEMORY", "Gb/s", "OF BEST", "OF RATE", "READ", "VERDICT")
 	for _, p := range r.Pairs {
 		out.Row(p.tableCells()...)
@@ -216,7 +216,7 @@ func (p TrafficPair) tableCells() []any {
 	switch p.Memory {
 	case DMABuf:
 		memory = "GPU (dmabuf)"
-	case Peer:
+	case peerMemory:
 		memory = "GPU"
 	}
 	gbps, ofBest, ofRate, read := "-", "-", "-", "-"

@@ -265,7 +265,7 @@ func (r *Verification) Table() []byte {
 		fmt.Fprintln(&out)
 	}
 	if r.Traffic != nil {
-		r.Traffic.write(&out)
+		r.Traffic.writeTable(&out)
 		fmt.Fprintln(&out)
 	}
 	verdict, order := "verified", "in the order of the lists"
