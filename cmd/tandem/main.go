@@ -94,17 +94,13 @@ func refuseNodeCommands(root *cobra.Command, system string) {
 			continue
 		}
 		cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-			if c.readsFiles(cmd.Flags()) {
+			if slices.ContainsFunc(c.flags, cmd.Flags().Changed) {
 				return nil
 			}
 			return fmt.Errorf("this command needs the node that it runs on, which must be Linux, not %s; %s",
 				system, c.instead)
 		}
 	}
-}
-
-func (c nodeCommand) readsFiles(flags *pflag.FlagSet) bool {
-	return slices.ContainsFunc(c.flags, flags.Changed)
 }
 
 // newMoved returns a hidden command that names the program which has the command of this name.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -47,13 +48,8 @@ func onMachine(t *testing.T, machine string, perPF int) *api.StatusResponse {
 	gpus := &api.Resource{Name: "amd.com/gpu", Kind: "gpu", Connected: true}
 	vfs := &api.Resource{Name: "tandem.dev/rdma_vf", Kind: "vf", Connected: true}
 	for d := range tree.Devices() {
-		one := &api.DeviceStatus{Switch: tree.Switch(d.Address), Device: &api.Device{
-			Id: d.Address.String(), Address: d.Address.String(), Healthy: true,
-		}}
-		if node, known := d.NUMA.Number(); known {
-			number := uint32(node)
-			one.Device.Numa = &number
-		}
+		offered := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
+		one := &api.DeviceStatus{Switch: tree.Switch(d.Address), Device: offered.Encode()}
 		switch {
 		case d.Class.IsGPU():
 			gpus.Devices = append(gpus.Devices, one)

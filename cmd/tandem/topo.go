@@ -106,16 +106,8 @@ const ofContainer = "container"
 
 // writeNCCL writes a topology file with these devices, or all of the matrix.
 func writeNCCL(w io.Writer, m *machine.Matrix, n *machine.Node, from *machine.Source, only []string) error {
-	functions, err := selectFunctions(n, m, from, only)
-	if err != nil {
-		return err
-	}
-	return nccl.Write(w, n.Tree, functions)
-}
-
-func selectFunctions(
-	n *machine.Node, m *machine.Matrix, from *machine.Source, only []string,
-) (functions []topology.Address, err error) {
+	var functions []topology.Address
+	var err error
 	switch {
 	case len(only) == 0:
 		for _, g := range m.GPUs {
@@ -128,17 +120,19 @@ func selectFunctions(
 		v := &verify.Check{
 			Environment: os.Environ(), SysfsRoot: from.SysfsRoot, DevRoot: "/dev", ProcRoot: "/proc",
 		}
-		return v.Functions(n.Sys, n.Tree)
+		if functions, err = v.Functions(n.Sys, n.Tree); err != nil {
+			return err
+		}
 	default:
 		for _, text := range only {
 			address, err := topology.ParseAddress(text)
 			if err != nil {
-				return nil, cli.NewUsageError("--devices: %w", err)
+				return cli.NewUsageError("--devices: %w", err)
 			}
 			functions = append(functions, address)
 		}
 	}
-	return functions, nil
+	return nccl.Write(w, n.Tree, functions)
 }
 
 // published are the flags of the output as ResourceSlices.
@@ -147,9 +141,6 @@ type published struct {
 	noCounters bool
 	perPF      int
 }
-
-// ofSlices are their names.
-var ofSlices = []string{"config", "no-counters", "vfs-per-pf"}
 
 func (p *published) registerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&p.config, "config", "",
@@ -164,7 +155,7 @@ func (p *published) registerFlags(flags *pflag.FlagSet) {
 
 // checkFlags rejects the flags for other formats, and invalid values.
 func (p *published) checkFlags(flags *pflag.FlagSet, format string) error {
-	for _, name := range ofSlices {
+	for _, name := range []string{"config", "no-counters", "vfs-per-pf"} {
 		if flags.Changed(name) && format != asSlice {
 			return cli.NewUsageError("--%s belongs to -o %s", name, asSlice)
 		}
@@ -188,7 +179,10 @@ func (p *published) writeSlices(out, notes io.Writer, n *machine.Node, from *mac
 		fmt.Fprintln(notes, "note:", note)
 	}
 	for i, object := range built.ResourceSlices(from.Title()) {
-		text, err := yamlOf(object)
+		text, err := json.Marshal(object)
+		if err == nil { // names of devices may contain characters that neither YAML nor a terminal allows unescaped
+			text, err = yaml.JSONToYAML([]byte(cli.PrintableLines(string(text))))
+		}
 		if err != nil {
 			return fmt.Errorf("write %s: %w", object.Name, err)
 		}
@@ -200,14 +194,4 @@ func (p *published) writeSlices(out, notes io.Writer, n *machine.Node, from *mac
 		}
 	}
 	return nil
-}
-
-// yamlOf returns an object as YAML. Device names may contain characters that neither YAML nor a terminal
-// allows unescaped.
-func yamlOf(object any) ([]byte, error) {
-	text, err := json.Marshal(object)
-	if err != nil {
-		return nil, err
-	}
-	return yaml.JSONToYAML([]byte(cli.PrintableLines(string(text))))
 }

@@ -187,8 +187,7 @@ func (l *Load) table(out *bytes.Buffer) {
 		cells = append(cells, c.title)
 	}
 	rows.Row(cells...)
-	for i := range l.Ways {
-		way := &l.Ways[i]
+	for _, way := range l.Ways {
 		cells := []any{"  " + way.Title, bar(way.Figures.PIX)}
 		for _, c := range columns {
 			cells = append(cells, c.of(&way.Figures))

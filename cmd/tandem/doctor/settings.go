@@ -155,10 +155,9 @@ func configureCPUs(setting string) string {
 		" (tandem doctor --drop-in --static-cpus prints all settings)"
 }
 
-// restartAround returns the commands with which a kubelet takes over a new configuration.
-func restartAround(commands ...string) string {
-	return strings.Join(append(append([]string{"systemctl stop kubelet"}, commands...),
-		"systemctl start kubelet"), " && ")
+// restartAround returns a command between the end and the start of the kubelet.
+func restartAround(command string) string {
+	return "systemctl stop kubelet && " + command + " && systemctl start kubelet"
 }
 
 // places says where settings of a kubelet belong, in comments of the file.

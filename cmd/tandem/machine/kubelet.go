@@ -156,13 +156,8 @@ func (p Process) RootDir() string {
 // Files returns the files that the process reads; paths in the argument take precedence.
 func (p Process) Files(given kubelet.ConfigFiles, kubeletDir string) kubelet.ConfigFiles {
 	files := kubelet.ConfigFiles{
-		Config: p.flagPath("config"), Dir: p.flagPath("config-dir"), Name: given.Name, Root: p.Root,
-	}
-	if given.Config != "" {
-		files.Config = given.Config
-	}
-	if given.Dir != "" {
-		files.Dir = given.Dir
+		Config: cmp.Or(given.Config, p.flagPath("config")), Dir: cmp.Or(given.Dir, p.flagPath("config-dir")),
+		Name: given.Name, Root: p.Root,
 	}
 	if files.Config == "" && p.PID == "" {
 		files.Config, files.Guessed = filepath.Join(kubeletDir, kubelet.ConfigFile), true

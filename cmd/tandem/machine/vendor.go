@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -14,15 +15,15 @@ import (
 // random, because the kubelet's list has a random order.
 type Vendor struct {
 	scores Scores
-	memo   map[setKey][][]int
+	memo   map[string][][]int // answers by GPUs and size
 }
 
 // NewVendor returns a Vendor for the GPUs of a node. It is not safe for concurrent use.
-func NewVendor(s Scores) *Vendor { return &Vendor{scores: s, memo: map[setKey][][]int{}} }
+func NewVendor(s Scores) *Vendor { return &Vendor{scores: s, memo: map[string][][]int{}} }
 
 // Choose returns size of the GPUs, as the policy chooses them.
 func (v *Vendor) Choose(available []int, size int, rng *rand.Rand) []int {
-	key := setKey{keyOf(available), size}
+	key := fmt.Sprint(available, size)
 	sets, ok := v.memo[key]
 	if !ok {
 		sets = v.answerSets(available, size)
@@ -209,22 +210,7 @@ func countCombinations(n, k int) int {
 	return c
 }
 
-// setKey is the key of a result: the GPUs and the size.
-type setKey struct {
-	gpus string
-	size int
-}
-
 // withoutElements returns the list less some of its elements.
 func withoutElements(list, some []int) []int {
 	return slices.DeleteFunc(slices.Clone(list), func(i int) bool { return slices.Contains(some, i) })
-}
-
-// keyOf returns a map key for a list.
-func keyOf(list []int) string {
-	key := make([]byte, 0, 2*len(list))
-	for _, i := range list {
-		key = append(key, byte(i), byte(i>>8))
-	}
-	return string(key)
 }

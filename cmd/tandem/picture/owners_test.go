@@ -94,7 +94,7 @@ func TestInitials(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%q has the initials %q, want %q", c.owner, got, c.want)
 		}
-		p[c.owner] = Mark{initials: got}
+		p[c.owner] = mark{initials: got}
 	}
 }
 

@@ -66,8 +66,6 @@ func (p Page) HTML() ([]byte, error) {
 		Preamble template.HTML
 		Layouts  []layout
 		Table    table
-		Notes    []string
-		Rejected []string
 		Every    int64 // milliseconds
 	}{
 		Page:     p,
@@ -83,8 +81,7 @@ func (p Page) HTML() ([]byte, error) {
 			{"middle", template.HTML(p.Node.drawSVG(middle, ""))},
 			{"narrow", template.HTML(p.Node.drawSVG(Narrow, ""))},
 		}
-		view.Table, view.Notes = newTable(p.Node.buildTree().listDevices()), p.Node.Notes
-		view.Rejected = p.Node.Rejected
+		view.Table = newTable(p.Node.buildTree().listDevices())
 	}
 	var out bytes.Buffer
 	err := pageTemplate.Execute(&out, view)

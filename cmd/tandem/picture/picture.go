@@ -201,14 +201,14 @@ func joinLines(parts []string, width int) (lines []string) {
 // colours is the number of colours of owners. More owners share colours and differ in their initials.
 const colours = 12
 
-// Mark is how the devices of an owner are marked.
-type Mark struct {
+// mark is how the devices of an owner are marked.
+type mark struct {
 	colour   int
 	initials string // unique among the owners
 }
 
 // Palette keeps the mark of each owner from picture to picture.
-type Palette map[string]Mark
+type Palette map[string]mark
 
 // markOwners returns the owners of devices, sorted, and a mark for each.
 func (n *Node) markOwners(root *box) ([]string, Palette) {
@@ -252,7 +252,7 @@ func findNeighbours(root *box) map[string]map[string]bool {
 // assignMarks forgets absent owners. A new owner gets the colour that the fewest neighbours have, and of
 // those the least used. If two neighbours share a colour, the later one changes.
 func (p Palette) assignMarks(owners []string, near map[string]map[string]bool) {
-	maps.DeleteFunc(p, func(owner string, _ Mark) bool { return !slices.Contains(owners, owner) })
+	maps.DeleteFunc(p, func(owner string, _ mark) bool { return !slices.Contains(owners, owner) })
 	for _, owner := range owners {
 		mark, known := p[owner]
 		if known && !p.hasClash(owner, mark.colour, near[owner]) {
