@@ -209,7 +209,8 @@ func describeCompletion(root, cmd *cobra.Command) {
 		shell.Args = NoArguments
 	}
 	cmd.Short = "Print the completion for a shell"
-	cmd.Long = "Print the completion of commands, flags and values for a shell." + root.Annotations[AboutCompletion]
+	cmd.Long = "Print the completion of commands, flags and values for a shell." +
+		root.Annotations[AboutCompletion]
 	cmd.Example = strings.ReplaceAll(`  source <(NAME completion bash)
   NAME completion bash | sudo tee /etc/bash_completion.d/NAME
   NAME completion zsh >"${fpath[1]}/_NAME"

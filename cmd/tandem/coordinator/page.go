@@ -50,8 +50,8 @@ func reachesHostOnly(address net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// page answers with the page of a node at the moment, and explains owners of devices one at a time, so that any
-// number of clients causes one query to the plugins at a time.
+// page answers with the page of a node at the moment, and explains owners of devices one at a time, so that
+// any number of clients causes one query to the plugins at a time.
 type page struct {
 	title string
 	// look returns the current node. Next to an error, it may return the known part of the node.
