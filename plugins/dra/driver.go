@@ -198,7 +198,7 @@ func (d *Driver) runActivities(ctx context.Context, helper *kubeletplugin.Helper
 	})
 	background(d.viewer.watchHolders)
 	background(newOrphanCollector(d.service).collectPeriodically)
-	background(d.files.repairPeriodically)
+	background(d.files.restorePeriodically)
 	if d.config.GPUs != nil {
 		g.Go(func() error { return d.config.GPUs.Run(ctx) })
 	}

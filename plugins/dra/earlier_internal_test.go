@@ -144,12 +144,13 @@ func (e *earlier) prepare(devices ...string) error {
 		}
 		list = append(list, claim)
 	}
-	return e.preparer.Prepare(e.view.State, list, kubelet.Read([]*corev1.Pod{{}}, nil)).Err
+	_, err := e.preparer.Prepare(e.view.State, list, kubelet.Read([]*corev1.Pod{{}}, nil))
+	return err
 }
 
 // end unprepares a claim.
 func (e *earlier) end(device string) error {
-	return e.preparer.Unprepare([]kubeletplugin.NamespacedObject{{UID: types.UID(device)}}).Err
+	return e.preparer.Unprepare([]kubeletplugin.NamespacedObject{{UID: types.UID(device)}})
 }
 
 func anyVF(string) bool { return true }

@@ -56,26 +56,30 @@ func (s *claimService) PrepareResourceClaims(
 		return nil, err
 	}
 	state := s.newest.Get().State
-	result := s.preparer.Prepare(state, list, kubelet.Reading[[]*corev1.Pod]{})
-	if errors.Is(result.Err, kubelet.ErrNotRead) {
-		result = s.preparer.Prepare(state, list, kubelet.Read(s.readPods(ctx, list)))
+	prepared, cause := s.preparer.Prepare(state, list, kubelet.Reading[[]*corev1.Pod]{})
+	if errors.Is(cause, kubelet.ErrNotRead) {
+		prepared, cause = s.preparer.Prepare(state, list, kubelet.Read(s.readPods(ctx, list)))
 	}
-	if err := s.publisher.awaitShown(ctx, result.Claims); err != nil {
-		result = result.Withhold(err)
+	if err := s.publisher.awaitShown(ctx, prepared); err != nil {
+		prepared, cause = nil, errors.Join(cause, err)
 	}
 	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(list))
 	took, failed := time.Since(began), 0
 	for _, claim := range list {
-		prepared, err := result.Claim(claim.UID)
-		answers[claim.UID] = kubeletplugin.PrepareResult{Devices: prepared.Answer(), Err: err}
+		c, isPrepared := claims.FindClaim(prepared, claim.UID)
+		err := cause
+		if isPrepared {
+			err = nil
+		}
+		answers[claim.UID] = kubeletplugin.PrepareResult{Devices: c.Answer(), Err: err}
 		s.owners.recordOutcome(claim, began, took, err)
 		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
 		if err != nil {
 			failed++
 			log.Warn("claim not prepared", "error", err)
 		} else {
-			log.Info("prepared", "devices", deviceNames(prepared))
-			s.writeStatus(state, claim, prepared)
+			log.Info("prepared", "devices", deviceNames(c))
+			s.writeStatus(state, claim, c)
 		}
 	}
 	s.observeCall(callPrepare, took, len(list), failed)
@@ -151,15 +155,15 @@ func (s *claimService) UnprepareResourceClaims(
 	_ context.Context, list []kubeletplugin.NamespacedObject,
 ) (map[types.UID]error, error) {
 	began := time.Now()
-	result := s.preparer.Unprepare(list)
+	err := s.preparer.Unprepare(list)
 	answers := make(map[types.UID]error, len(list))
 	took, failed := time.Since(began), 0
 	for _, claim := range list {
-		answers[claim.UID] = result.Err
+		answers[claim.UID] = err
 		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
-		if result.Err != nil {
+		if err != nil {
 			failed++
-			log.Warn("claim not unprepared", "error", result.Err)
+			log.Warn("claim not unprepared", "error", err)
 			continue
 		}
 		s.owners.forgetClaim(claim.UID)

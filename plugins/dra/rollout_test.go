@@ -68,18 +68,20 @@ func TestTokens(t *testing.T) {
 // kubelet has its answer: Multus reads the VF there, and would take that of another claim.
 func TestMovedVFOfAPair(t *testing.T) {
 	c, n := newCluster(t, "v1.36.3"), newNode(t, machine, 8)
-	blocked := false
-	c.PrependReactor("update", "resourceslices", func(clienttesting.Action) (bool, runtime.Object, error) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return blocked, nil, errors.NewServiceUnavailable("later")
-	})
+	blocked := map[string]bool{}
+	for _, verb := range []string{"update", "list"} {
+		c.PrependReactor(verb, "resourceslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return blocked[verb], nil, errors.NewServiceUnavailable("later")
+		})
+	}
 	config, _ := n.config(c, "")
 	n.start(config)
 	k := n.register("")
 	c.awaitPublished(complete)
 	vf, pair := c.allocate("vf", "storage-0", "vf-0c-00-1"), c.allocate("pair", "train-0", "pair-11-00-0")
-	c.change(func() { blocked = true })
+	c.change(func() { blocked["update"] = true })
 	if _, wrong := k.prepare(t.Context(), vf); wrong != "" {
 		t.Fatal(wrong)
 	}
@@ -92,7 +94,11 @@ func TestMovedVFOfAPair(t *testing.T) {
 	if err != nil || wrong == "" || shown != "claim team/vf" {
 		t.Errorf("the kubelet has %q, and Multus reads the VF of %s: %v", wrong, shown, err)
 	}
-	c.change(func() { blocked = false })
+	c.change(func() { blocked["list"] = true })
+	if _, wrong := k.prepare(t.Context(), pair); !strings.Contains(wrong, "until the API server has them: later") {
+		t.Errorf("without an answer of the API server: %q", wrong)
+	}
+	c.change(func() { clear(blocked) })
 	if _, wrong := k.prepare(t.Context(), pair); wrong != "" {
 		t.Error(wrong)
 	}

@@ -4,7 +4,6 @@ package dra
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -319,25 +318,24 @@ type fileRestorer struct {
 	failed *system.Newest[error] // reason for missing files, nil if all exist
 }
 
-// restoreFiles restores files at the start.
+// restoreFiles compares all files of claims with the machine, so that a failed write, a lost file and an
+// outdated file need no notification.
 func (f *fileRestorer) restoreFiles(ctx context.Context) {
 	err := f.preparer.Restore(ctx, f.newest.Get().State)
-	f.complaints.reportResult(filesMissing, err)
-	f.failed.Set(err)
+	if ctx.Err() == nil {
+		f.complaints.reportResult(filesMissing, err)
+		f.failed.Set(err)
+	}
 }
 
-// repairPeriodically restores files periodically until ctx is done, and after a change of the machine's
-// devices, such as VFs that appear late after a boot. Each look compares all files of claims with the
-// machine, so that a failed write, a lost file and an outdated file need no notification.
-func (f *fileRestorer) repairPeriodically(ctx context.Context) {
+// restorePeriodically restores files periodically until ctx is done, and after a change of the machine's
+// devices, such as VFs that appear late after a boot.
+func (f *fileRestorer) restorePeriodically(ctx context.Context) {
 	tick := time.NewTicker(filesPause)
 	defer tick.Stop()
 	for {
-		v, changed := f.newest.Watch()
-		if err := f.preparer.Repair(ctx, v.State); !errors.Is(err, claims.ErrBusy) && ctx.Err() == nil {
-			f.complaints.reportResult(filesMissing, err)
-			f.failed.Set(err)
-		}
+		_, changed := f.newest.Watch()
+		f.restoreFiles(ctx)
 		f.removeTemporaries()
 		select {
 		case <-ctx.Done():

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -34,19 +33,9 @@ func sortedByName(claims []Claim) []Claim {
 	})
 }
 
-// ErrBusy means that another Preparer is using the directory.
-var ErrBusy = errors.New("claims are being prepared or unprepared")
-
 // lockFolder waits until no other Preparer uses the directory. The kernel releases the lock when the process
 // ends.
-func lockFolder(dir string) (release func(), err error) { return lockBy(dir, syscall.LOCK_EX) }
-
-// tryLock is lock without waiting: it returns ErrBusy instead.
-func tryLock(dir string) (release func(), err error) {
-	return lockBy(dir, syscall.LOCK_EX|syscall.LOCK_NB)
-}
-
-func lockBy(dir string, how int) (release func(), err error) {
+func lockFolder(dir string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the driver's folder: %w", err)
 	}
@@ -55,12 +44,9 @@ func lockBy(dir string, how int) (release func(), err error) {
 		return nil, fmt.Errorf("open lock of claims: %w", err)
 	}
 	for {
-		if err = syscall.Flock(int(file.Fd()), how); !errors.Is(err, syscall.EINTR) {
+		if err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
 			break
 		}
-	}
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = ErrBusy
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock claims: %w", err), file.Close())
@@ -68,32 +54,25 @@ func lockBy(dir string, how int) (release func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-// store keeps the prepared claims in the checkpoint. Its methods, except for load, require the lock of the
-// directory.
-type store struct {
-	files   *claimFiles
-	durable atomic.Pointer[[]byte] // the last content known to survive a power failure; nil if unknown
-}
-
-func (s *store) path() string { return filepath.Join(s.files.Dir, FileName) }
+func (p *Preparer) claimsPath() string { return filepath.Join(p.Dir, FileName) }
 
 // loadClaims returns the content of the checkpoint, nil if the file does not exist, and the prepared claims,
 // by namespace and name. A checkpoint that cannot be read, or that is missing although claims have CDI specs,
 // is not an empty checkpoint: any device can belong to a pod with a claim.
-func (s *store) loadClaims() (content []byte, known []Claim, err error) {
-	content, err = os.ReadFile(s.path())
+func (p *Preparer) loadClaims() (content []byte, known []Claim, err error) {
+	content, err = os.ReadFile(p.claimsPath())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		with, err := s.files.listSpecs()
+		with, err := p.listSpecs()
 		if err == nil && len(with) > 0 {
-			err = fmt.Errorf("read %s: %w: there is no file, and %d claims have CDI specs", s.path(),
+			err = fmt.Errorf("read %s: %w: there is no file, and %d claims have CDI specs", p.claimsPath(),
 				coordination.ErrUnknownClaims, len(with))
 		}
 		return nil, nil, withRemedy(err)
 	case err != nil:
 		return nil, nil, fmt.Errorf("read prepared claims: %w", err)
 	}
-	known, err = coordination.DecodeClaims[Claim](s.path(), content)
+	known, err = coordination.DecodeClaims[Claim](p.claimsPath(), content)
 	return content, known, withRemedy(err)
 }
 
@@ -106,15 +85,15 @@ func withRemedy(err error) error {
 		"the pods with claims of driver %s on this node, then delete the file", err, pool.Driver)
 }
 
-// readClaims returns the prepared claims, from a durable checkpoint. It restores a file that was lost since
-// the last call. A checkpoint that cannot be read stays as it is.
-func (s *store) readClaims() ([]Claim, error) {
-	content, known, err := s.loadClaims()
+// readClaims returns the prepared claims, from a durable checkpoint, under the lock. It restores a file that
+// was lost since the last call. A checkpoint that cannot be read stays as it is.
+func (p *Preparer) readClaims() ([]Claim, error) {
+	content, known, err := p.loadClaims()
 	if content == nil && (err == nil || errors.Is(err, coordination.ErrUnknownClaims)) {
-		return s.restoreClaims(err)
+		return p.restoreClaims(err)
 	}
 	if err == nil {
-		err = s.keepDurable(content)
+		err = p.keepDurable(content)
 	}
 	if err != nil {
 		return nil, err
@@ -125,76 +104,64 @@ func (s *store) readClaims() ([]Claim, error) {
 // restoreClaims writes the last checkpoint of the process in place of a missing file, unless another process
 // has prepared a claim since: then it returns the given error, the cause of unknown claims. Before the first
 // claim the file has none: wherever a driver was, a missing file is a lost one.
-func (s *store) restoreClaims(unknown error) ([]Claim, error) {
-	durable := s.durable.Load()
+func (p *Preparer) restoreClaims(unknown error) ([]Claim, error) {
+	durable := p.durable.Load()
 	switch {
 	case unknown != nil && durable == nil:
 		return nil, unknown
 	case durable == nil:
-		return nil, s.saveClaims(nil)
+		return nil, p.saveClaims(nil)
 	}
-	known, err := coordination.DecodeClaims[Claim](s.path(), *durable)
-	with, unlisted := s.files.listSpecs()
+	known, err := coordination.DecodeClaims[Claim](p.claimsPath(), *durable)
+	with, unlisted := p.listSpecs()
 	isOther := func(uid types.UID) bool { return !(Claim{UID: uid}).isIn(known) }
 	if err = errors.Join(err, unlisted); err != nil || slices.ContainsFunc(with, isOther) {
 		return nil, cmp.Or(unknown, err)
 	}
-	s.files.Log.Error("the record of claims is gone; writing it again", "file", s.path(), "claims", len(known))
-	return known, s.saveClaims(known)
+	p.Log.Error("the record of claims is gone; writing it again", "file", p.claimsPath(), "claims", len(known))
+	return known, p.saveClaims(known)
 }
 
-func (s *store) saveClaims(claims []Claim) error {
+func (p *Preparer) saveClaims(claims []Claim) error {
 	content, err := coordination.EncodeClaims(sortedByName(claims))
 	if err != nil {
 		return err
 	}
-	if err := s.files.Host.Disk.ReplaceDurably(s.path(), content, 0o600); err != nil {
+	if err := p.Host.Disk.ReplaceDurably(p.claimsPath(), content, 0o600); err != nil {
 		return err
 	}
-	s.durable.Store(&content)
+	p.durable.Store(&content)
 	return nil
 }
 
 // keepDurable makes the content of the checkpoint durable, after a failed save and after a process that was
 // killed: answers to the kubelet refer to the content, even if nothing is written.
-func (s *store) keepDurable(content []byte) error {
-	if durable := s.durable.Load(); durable != nil && bytes.Equal(content, *durable) {
+func (p *Preparer) keepDurable(content []byte) error {
+	if durable := p.durable.Load(); durable != nil && bytes.Equal(content, *durable) {
 		return nil
 	}
-	if err := s.files.Host.Disk.Keep(s.path()); err != nil {
+	if err := p.Host.Disk.Keep(p.claimsPath()); err != nil {
 		return err
 	}
-	s.durable.Store(&content)
+	p.durable.Store(&content)
 	return nil
 }
 
-// Restore restores the files of the prepared claims, which do not persist over boots, and removes all other
-// files of claims, which a killed process may leave. Must be called at the start, before any other call.
+// Restore restores the files of the prepared claims, which do not persist over boots, and removes temporary
+// files and the files of all other claims, which a killed process may leave. After an error of the checkpoint
+// it removes temporary files only. Must be called at the start, before any other call, and again later: the
+// machine may have missing devices again, and files may be lost.
 func (p *Preparer) Restore(ctx context.Context, state State) error {
-	return p.repairFiles(ctx, state, lockFolder)
-}
-
-// Repair is Restore at any other time: the machine may have missing devices again, and files may be lost. It
-// does not wait for the lock and returns ErrBusy instead.
-func (p *Preparer) Repair(ctx context.Context, state State) error {
-	return p.repairFiles(ctx, state, tryLock)
-}
-
-// repairFiles restores the files of the prepared claims and removes temporary files and the files of all
-// other claims, under the lock. After an error of the checkpoint it removes temporary files only.
-func (p *Preparer) repairFiles(
-	ctx context.Context, state State, lock func(dir string) (release func(), err error),
-) error {
-	release, err := lock(p.Dir)
+	release, err := lockFolder(p.Dir)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return errors.Join(p.repairClaims(ctx, state), p.tidyTemporaries())
+	return errors.Join(p.restoreFiles(ctx, state), p.tidyTemporaries())
 }
 
-func (p *Preparer) repairClaims(ctx context.Context, state State) error {
-	known, err := p.store.readClaims()
+func (p *Preparer) restoreFiles(ctx context.Context, state State) error {
+	known, err := p.readClaims()
 	if err != nil {
 		return err
 	}
@@ -206,7 +173,7 @@ func (p *Preparer) repairClaims(ctx context.Context, state State) error {
 		}
 		problems = append(problems, m.restoreClaim(c))
 	}
-	return errors.Join(append(problems, p.files.tidySpecs(known), p.files.tidyPairs(known))...)
+	return errors.Join(append(problems, p.tidySpecs(known), p.tidyPairs(known))...)
 }
 
 // tidyTemporaries removes temporary files. Other Preparers wait for the lock; device plugins do not, so only

@@ -29,7 +29,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	if err := os.MkdirAll(n.Dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.store.saveClaims(claims); err != nil {
+	if err := n.saveClaims(claims); err != nil {
 		t.Fatal(err)
 	}
 	got, err := n.Prepared()
@@ -118,7 +118,7 @@ func TestEndOfUnknownClaims(t *testing.T) {
 	if err := n.end(train); err != nil {
 		t.Fatal(err)
 	}
-	if exists(n.files.specPath(train.UID)) {
+	if exists(n.specPath(train.UID)) {
 		t.Error("the CDI spec is left")
 	}
 	if err := os.Remove(file); err != nil {

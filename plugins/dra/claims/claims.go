@@ -25,7 +25,6 @@
 package claims
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,8 +44,22 @@ type State struct {
 	Unread  error // reason for unknown holders of devices; nil if known
 }
 
-// findDevice returns the device that a claim was allocated, also if it is not published any more.
-func (s State) findDevice(name string) (pool.Device, bool) { return s.Pool.Find(s.Machine, name) }
+// findDevice returns the device that a claim was allocated, also if it is not published any more, and reports
+// whether the node has it. A request only for GPUs gets no VF.
+func (s State) findDevice(
+	claim *resourceapi.ResourceClaim, result resourceapi.DeviceRequestAllocationResult,
+) (pool.Device, bool) {
+	device, ok := s.Pool.Find(s.Machine, result.Device)
+	switch {
+	case device.Type != pool.TypeGPUVF:
+		return device, ok
+	case asksForGPU(claim, result.Request):
+		device.VFs = nil
+		return device, ok
+	default:
+		return device, len(device.VFs) > 0
+	}
+}
 
 // Claim is a prepared claim.
 type Claim struct {
@@ -82,26 +95,6 @@ type Prepared struct {
 	CDI   []string          `json:"cdi,omitempty"`   // CDI devices for container runtimes, once per request
 }
 
-// Result is what a call has done. The API server must have the VFs of the claims before the kubelet's answer,
-// because Multus reads the VF of a device there.
-type Result struct {
-	Claims []Claim // of the call: those that are prepared; of Unprepare, those that were
-	Err    error   // why the other claims of the call are not prepared, or why all still are
-}
-
-// Claim returns a claim of the call, or why it is not prepared.
-func (r Result) Claim(uid types.UID) (Claim, error) {
-	if c := findClaim(r.Claims, uid); c.isIn(r.Claims) {
-		return c, nil
-	}
-	return Claim{}, r.Err
-}
-
-// Withhold returns the result if the API server does not have the VFs of the claims: they are recorded and
-// have their files, but the kubelet does not get the names of their CDI devices. A repeated call finds them
-// recorded, and the end of the pod unprepares them.
-func (r Result) Withhold(reason error) Result { return Result{Err: errors.Join(r.Err, reason)} }
-
 // NewClaim returns a claim without devices, and the pods for which it is reserved.
 func NewClaim(claim *resourceapi.ResourceClaim) Claim {
 	return Claim{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: PodsOf(claim)}
@@ -112,7 +105,8 @@ func (c Claim) String() string { return "claim " + c.Namespace + "/" + c.Name }
 
 // isIn reports whether claims contain the claim.
 func (c Claim) isIn(claims []Claim) bool {
-	return slices.ContainsFunc(claims, func(d Claim) bool { return d.UID == c.UID })
+	_, is := FindClaim(claims, c.UID)
+	return is
 }
 
 // requestName returns the request of the claim, without the name of a subrequest.
@@ -137,12 +131,12 @@ func (p Prepared) allVFs() []string {
 	return append(slices.Clone(p.VFs), p.Token)
 }
 
-// findClaim returns the claim with a UID, without devices if the claim is not prepared.
-func findClaim(known []Claim, uid types.UID) Claim {
+// FindClaim returns the claim with a UID, without devices if the claim is not prepared.
+func FindClaim(known []Claim, uid types.UID) (c Claim, isPrepared bool) {
 	if i := slices.IndexFunc(known, func(c Claim) bool { return c.UID == uid }); i >= 0 {
-		return known[i]
+		return known[i], true
 	}
-	return Claim{UID: uid}
+	return Claim{UID: uid}, false
 }
 
 // inGroup returns the devices of a group's containers.
@@ -270,9 +264,8 @@ func canBeApart(state State, claims []*resourceapi.ResourceClaim) bool {
 	gpus, vfs, separate := false, false, false
 	for _, claim := range claims {
 		for _, result := range driverResults(claim) {
-			device, _ := state.findDevice(result.Device)
-			gpu := len(device.GPUs) > 0
-			vf := len(device.VFs) > 0 && (device.Type != pool.TypeGPUVF || !asksForGPU(claim, result.Request))
+			device, _ := state.findDevice(claim, result)
+			gpu, vf := len(device.GPUs) > 0, len(device.VFs) > 0
 			gpus, vfs = gpus || gpu, vfs || vf
 			separate = separate || gpu != vf // a pair is on one switch always
 		}

@@ -3,7 +3,6 @@
 package claims
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -154,32 +153,29 @@ func TestTwoClaims(t *testing.T) {
 	n.check()
 }
 
-// What was killed while it wrote has left files, also after the start of the next process; those of other
-// drivers are none of ours.
+// What was killed while it wrote has left files; those of other drivers are none of ours.
 func TestRestoreTidies(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	n.ready(claim)
-	for _, restore := range []func(context.Context, State) error{n.Restore, n.Repair} {
-		foreign := n.leave()
-		if err := restore(t.Context(), n.state); err != nil {
-			t.Error(err)
-		}
-		if !exists(foreign) {
-			t.Error("the spec of another driver is gone")
-		}
-		if err := os.Remove(foreign); err != nil {
-			t.Fatal(err)
-		}
-		n.check(claim)
+	foreign := n.leave()
+	if err := n.Restore(t.Context(), n.state); err != nil {
+		t.Error(err)
 	}
+	if !exists(foreign) {
+		t.Error("the spec of another driver is gone")
+	}
+	if err := os.Remove(foreign); err != nil {
+		t.Fatal(err)
+	}
+	n.check(claim)
 }
 
 // leave writes files of a killed process, and one of another driver.
 func (n *node) leave() (foreign string) {
 	n.t.Helper()
 	foreign = filepath.Join(n.CDIDir, "nvidia.json")
-	left := []string{n.files.specPath("uid-gone"), n.files.pairsPath("uid-gone-pairs"), foreign}
+	left := []string{n.specPath("uid-gone"), n.pairsPath("uid-gone-pairs"), foreign}
 	for _, dir := range []string{n.Dir, n.CDIDir, n.Host.PairsDir, n.Host.DevinfoDir} {
 		left = append(left, filepath.Join(dir, ".tandem-123"))
 	}
@@ -225,10 +221,10 @@ func TestGoneWhilePrepared(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	first := n.ready(claim)
-	before := modified(t, n.files.specPath(claim.UID))
+	before := modified(t, n.specPath(claim.UID))
 	n.ready(claim)
 	n.restored()
-	if !os.SameFile(before, modified(t, n.files.specPath(claim.UID))) {
+	if !os.SameFile(before, modified(t, n.specPath(claim.UID))) {
 		t.Error("the spec was replaced by the same")
 	}
 	n.state.Machine.GPUs = n.state.Machine.GPUs[1:]
@@ -237,7 +233,7 @@ func TestGoneWhilePrepared(t *testing.T) {
 	if len(again) != len(first) || again[0].CDIDeviceIDs[0] != first[0].CDIDeviceIDs[0] {
 		t.Errorf("first %v, then %v", first, again)
 	}
-	if !os.SameFile(before, modified(t, n.files.specPath(claim.UID))) {
+	if !os.SameFile(before, modified(t, n.specPath(claim.UID))) {
 		t.Error("the spec changed")
 	}
 	if !strings.Contains(n.log.String(), "keeps its existing CDI spec") {

@@ -36,7 +36,7 @@ func newDecision(state State, prepared []Claim, groups groups) *decision {
 func (d *decision) decideAll(due []*resourceapi.ResourceClaim) (fresh []Claim, err error) {
 	for _, claim := range due {
 		for _, result := range driverResults(claim) {
-			device, _ := d.state.findDevice(result.Device)
+			device, _ := d.state.findDevice(claim, result)
 			for _, id := range device.VFs {
 				d.named[id] = true
 			}
@@ -61,9 +61,8 @@ func (d *decision) decideClaim(claim *resourceapi.ResourceClaim) (Claim, error) 
 	}
 	decided.Required = required
 	for _, result := range driverResults(claim) {
-		device, ok := d.state.findDevice(result.Device)
-		isAlone := device.Type == pool.TypeGPUVF && asksForGPU(claim, result.Request)
-		if !ok || device.Type == pool.TypeGPUVF && !isAlone && len(device.VFs) == 0 {
+		device, ok := d.state.findDevice(claim, result)
+		if !ok {
 			return Claim{}, fmt.Errorf("%s was allocated device %s, and the node has no such device any more: "+
 				"delete the pod, so that another one is allocated", decided, result.Device)
 		}
@@ -73,9 +72,6 @@ func (d *decision) decideClaim(claim *resourceapi.ResourceClaim) (Claim, error) 
 			Admin: result.AdminAccess != nil && *result.AdminAccess,
 		}
 		p.Group = d.groups.nameGroup(claim.UID, p.requestName())
-		if isAlone {
-			p.VFs = nil
-		}
 		decided.Devices = append(decided.Devices, p)
 	}
 	d.replaceVFs(decided.Devices)
@@ -103,7 +99,7 @@ func (d *decision) replaceVFs(devices []Prepared) {
 		}
 		own := d.vfs[p.VFs[0]]
 		hasOwn := func(q Prepared) bool { return !q.Admin && slices.Contains(q.VFs, own.ID) }
-		if d.held.Of(own.ID, own.Unit()) == "" && !slices.ContainsFunc(devices[:i], hasOwn) {
+		if d.held.Of(own.ID, d.units[own.ID]) == "" && !slices.ContainsFunc(devices[:i], hasOwn) {
 			continue
 		}
 		from := own.Address
@@ -127,17 +123,16 @@ func (d *decision) replaceVFs(devices []Prepared) {
 func (d *decision) checkDevices(c Claim) error {
 	for _, p := range c.Devices {
 		for _, id := range p.GPUs {
-			g, ok := d.gpus[id]
-			if err := d.checkFree(c, p, "GPU "+id, d.held.Of(id, g.Unit()), g.Unusable(), !ok); err != nil {
+			if err := d.checkFree(c, p, "GPU", id, d.gpus[id].Unusable()); err != nil {
 				return err
 			}
 		}
 		for _, id := range p.allVFs() {
-			vf, ok := d.vfs[id]
+			vf := d.vfs[id]
 			if id == p.Token {
 				vf.Fault = ""
 			}
-			if err := d.checkFree(c, p, "VF "+id, d.held.Of(id, vf.Unit()), vf.Unusable(), !ok); err != nil {
+			if err := d.checkFree(c, p, "VF", id, vf.Unusable()); err != nil {
 				return err
 			}
 		}
@@ -150,15 +145,10 @@ func (d *decision) checkDevices(c Claim) error {
 func (d *decision) checkTwice(c Claim) error {
 	first := map[topology.Unit]string{}
 	for _, p := range c.Devices {
-		var units []topology.Unit
-		for _, id := range p.GPUs {
-			units = append(units, d.gpus[id].Unit())
-		}
-		for _, id := range p.VFs {
-			units = append(units, d.vfs[id].Unit())
-		}
-		for _, unit := range units {
-			switch other, twice := first[unit]; {
+		for _, id := range slices.Concat(p.GPUs, p.VFs) {
+			unit := d.units[id]
+			other, twice := first[unit]
+			switch {
 			case p.Admin || unit.Shared:
 			case twice:
 				return fmt.Errorf("%s was allocated devices %s and %s, and both have %s now: delete the pod, so that "+
@@ -171,11 +161,13 @@ func (d *decision) checkTwice(c Claim) error {
 	return nil
 }
 
-// checkFree returns an error if a claim cannot have a part of a device: because of its holder by a claim, or
-// for the reason why no claim can get the part.
-func (d *decision) checkFree(c Claim, p Prepared, what, holder, unusable string, gone bool) error {
+// checkFree returns an error if a claim cannot have a GPU or VF of a device: because of its holder by a
+// claim, or for the reason why no claim can get it.
+func (d *decision) checkFree(c Claim, p Prepared, kind, id, unusable string) error {
+	unit, known := d.units[id]
+	what, holder := kind+" "+id, d.held.Of(id, unit)
 	switch {
-	case gone:
+	case !known:
 		return fmt.Errorf("%s was allocated device %s, and its %s is gone: delete the pod, so that another device "+
 			"is allocated", c, p.Device, what)
 	case p.Admin:
@@ -227,6 +219,7 @@ type nodeIndex struct {
 	state State
 	gpus  map[string]pool.GPU       // by ID
 	vfs   map[string]pool.VF        // by ID
+	units map[string]topology.Unit  // of GPUs and VFs, by ID
 	held  coordination.ClaimHolders // other claims, including new claims
 	given map[string]bool           // devices of these claims, by name
 }
@@ -235,13 +228,13 @@ func newNodeIndex(state State) *nodeIndex {
 	n := &nodeIndex{
 		state: state, held: coordination.ClaimHolders{}, given: map[string]bool{},
 		gpus: make(map[string]pool.GPU, len(state.Machine.GPUs)),
-		vfs:  make(map[string]pool.VF, len(state.Machine.VFs)),
+		vfs:  make(map[string]pool.VF, len(state.Machine.VFs)), units: map[string]topology.Unit{},
 	}
 	for _, g := range state.Machine.GPUs {
-		n.gpus[g.ID] = g
+		n.gpus[g.ID], n.units[g.ID] = g, g.Unit()
 	}
 	for _, vf := range state.Machine.VFs {
-		n.vfs[vf.ID] = vf
+		n.vfs[vf.ID], n.units[vf.ID] = vf, vf.Unit()
 	}
 	return n
 }
@@ -258,7 +251,8 @@ func (n *nodeIndex) holdDevices(c Claim) {
 
 // unitsOf returns the units of a claim's devices with other IDs; nil for none.
 func (n *nodeIndex) unitsOf(p Prepared) (units map[string]string) {
-	record := func(id string, unit topology.Unit, known bool) {
+	for _, id := range slices.Concat(p.GPUs, p.allVFs()) {
+		unit, known := n.units[id]
 		if known && unit.Name != topology.UnitOfID(id).Name {
 			if units == nil {
 				units = map[string]string{}
@@ -266,21 +260,13 @@ func (n *nodeIndex) unitsOf(p Prepared) (units map[string]string) {
 			units[id] = unit.Name
 		}
 	}
-	for _, id := range p.GPUs {
-		g, known := n.gpus[id]
-		record(id, g.Unit(), known)
-	}
-	for _, id := range p.allVFs() {
-		vf, known := n.vfs[id]
-		record(id, vf.Unit(), known)
-	}
 	return units
 }
 
 // isAvailable reports whether a VF can be handed out.
 func (n *nodeIndex) isAvailable(id string) bool {
 	vf, ok := n.vfs[id]
-	return ok && vf.Unusable() == "" && n.held.Of(id, vf.Unit()) == ""
+	return ok && vf.Unusable() == "" && n.held.Of(id, n.units[id]) == ""
 }
 
 // nearAny reports whether a VF is on one switch with any of some GPUs.

@@ -63,7 +63,7 @@ func (m *composition) addClaims(kept, fresh []Claim) (written []Claim, err error
 		err := m.addClaim(c)
 		if err == nil {
 			written = append(written, c)
-		} else if err = m.files.reportUnrestored(c, err); err != nil {
+		} else if err = m.reportUnrestored(c, err); err != nil {
 			return nil, err
 		}
 	}
@@ -78,9 +78,9 @@ func (m *composition) restoreClaim(c Claim) error {
 		err = m.writeClaim(c)
 	}
 	if err != nil {
-		return m.files.reportUnrestored(c, err)
+		return m.reportUnrestored(c, err)
 	}
-	m.files.forgetUnrestored(c)
+	m.forgetUnrestored(c)
 	return nil
 }
 
@@ -90,7 +90,7 @@ func (m *composition) composeGroup(group string, devices []Prepared) (*environme
 	if err != nil {
 		return nil, err
 	}
-	e := &environment{file: m.files.pairsPath(group)}
+	e := &environment{file: m.pairsPath(group)}
 	if err := m.addGPUs(e, choice.GPUs); err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func (m *composition) writeClaim(c Claim) error {
 			return err
 		}
 	}
-	return m.files.writeSpec(c, m.environments)
+	return m.writeSpec(c, m.environments)
 }
 
 // deviceData is the driver's own data about a device in a claim's status. The API server accepts 10 KiB.

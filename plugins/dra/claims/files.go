@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -25,25 +24,17 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// claimFiles are the files of claims besides the checkpoint: CDI specs and pairs files.
-type claimFiles struct {
-	Options
-
-	mu       sync.Mutex
-	outdated map[types.UID]string // reasons for files that could not be restored and are there, as logged
+func (p *Preparer) specPath(claim types.UID) string {
+	return filepath.Join(p.CDIDir, coordination.ClaimSpecPrefix+string(claim)+coordination.ClaimSpecSuffix)
 }
 
-func (f *claimFiles) specPath(claim types.UID) string {
-	return filepath.Join(f.CDIDir, coordination.ClaimSpecPrefix+string(claim)+coordination.ClaimSpecSuffix)
-}
-
-func (f *claimFiles) pairsPath(group string) string {
-	return filepath.Join(f.Host.PairsDir, group+".json")
+func (p *Preparer) pairsPath(group string) string {
+	return filepath.Join(p.Host.PairsDir, group+".json")
 }
 
 // listSpecs lists the claims that have a CDI spec.
-func (f *claimFiles) listSpecs() ([]types.UID, error) {
-	uids, err := coordination.ClaimSpecs(f.CDIDir)
+func (p *Preparer) listSpecs() ([]types.UID, error) {
+	uids, err := coordination.ClaimSpecs(p.CDIDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -56,7 +47,7 @@ func (f *claimFiles) listSpecs() ([]types.UID, error) {
 
 // writeSpec writes the CDI spec of a claim unless it exists. It omits groups without edits, which CDI
 // rejects, and writes no spec if all groups are empty.
-func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) error {
+func (p *Preparer) writeSpec(c Claim, environments map[string]*environment) error {
 	spec := specs.Spec{Version: cdiVersion, Kind: pool.Driver + "/" + cdiClass}
 	for _, first := range c.firstOfGroups() {
 		if edits := environments[first.Group].edits.CDI(); !isEmpty(edits) {
@@ -64,29 +55,29 @@ func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) er
 			spec.Devices = append(spec.Devices, specs.Device{Name: name, ContainerEdits: edits})
 		}
 	}
-	name := f.specPath(c.UID)
+	name := p.specPath(c.UID)
 	if len(spec.Devices) == 0 {
-		return f.Host.Disk.Remove(name)
+		return p.Host.Disk.Remove(name)
 	}
 	content, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode CDI spec of %s: %w", c, err)
 	}
-	return f.Host.Disk.Update(name, content, 0o600, 0o755) // runtimes reread all specs after each write
+	return p.Host.Disk.Update(name, content, 0o600, 0o755) // runtimes reread all specs after each write
 }
 
 // removeFiles removes the files of claims, except for pairs files of groups that remaining claims share.
-func (f *claimFiles) removeFiles(gone, left []Claim) error {
+func (p *Preparer) removeFiles(gone, left []Claim) error {
 	for _, c := range gone {
-		if err := f.Host.Disk.Remove(f.specPath(c.UID)); err != nil {
+		if err := p.Host.Disk.Remove(p.specPath(c.UID)); err != nil {
 			return err
 		}
-		f.forgetUnrestored(c)
+		p.forgetUnrestored(c)
 		for _, first := range c.firstOfGroups() {
 			if len(inGroup(left, first.Group)) > 0 {
 				continue
 			}
-			if err := f.Host.Disk.Remove(f.pairsPath(first.Group)); err != nil {
+			if err := p.Host.Disk.Remove(p.pairsPath(first.Group)); err != nil {
 				return err
 			}
 		}
@@ -96,35 +87,35 @@ func (f *claimFiles) removeFiles(gone, left []Claim) error {
 
 // reportUnrestored returns the error of a prepared claim whose files cannot be written, or nil if all files
 // exist. The next repair tries again.
-func (f *claimFiles) reportUnrestored(c Claim, cause error) error {
-	if missing := f.findMissing(c); missing != "" {
+func (p *Preparer) reportUnrestored(c Claim, cause error) error {
+	if missing := p.findMissing(c); missing != "" {
 		return fmt.Errorf("restore %s of %s: %w", missing, c, cause)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if text := cause.Error(); f.outdated[c.UID] != text {
-		f.outdated[c.UID] = text
-		f.Log.Warn("a prepared claim keeps its existing CDI spec",
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if text := cause.Error(); p.outdated[c.UID] != text {
+		p.outdated[c.UID] = text
+		p.Log.Warn("a prepared claim keeps its existing CDI spec",
 			"claim", c.Namespace+"/"+c.Name, "error", cause)
 	}
 	return nil
 }
 
 // forgetUnrestored ends the complaint about a claim that reportUnrestored logged.
-func (f *claimFiles) forgetUnrestored(c Claim) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.outdated, c.UID)
+func (p *Preparer) forgetUnrestored(c Claim) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.outdated, c.UID)
 }
 
 // findMissing returns the name of a missing or incomplete file of a prepared claim, or "": the CDI spec, with
 // all CDI devices that were reported to the kubelet, or a pairs file that the spec mounts.
-func (f *claimFiles) findMissing(c Claim) string {
+func (p *Preparer) findMissing(c Claim) string {
 	told := c.ownCDI()
 	if len(told) == 0 {
 		return ""
 	}
-	name := f.specPath(c.UID)
+	name := p.specPath(c.UID)
 	content, err := os.ReadFile(name)
 	var spec specs.Spec
 	if err != nil || json.Unmarshal(content, &spec) != nil {
@@ -133,7 +124,7 @@ func (f *claimFiles) findMissing(c Claim) string {
 	for _, device := range spec.Devices {
 		delete(told, parser.QualifiedName(pool.Driver, cdiClass, device.Name))
 		for _, mount := range device.ContainerEdits.Mounts {
-			if filepath.Dir(mount.HostPath) != f.Host.PairsDir {
+			if filepath.Dir(mount.HostPath) != p.Host.PairsDir {
 				continue
 			}
 			if _, err := os.Stat(mount.HostPath); err != nil {
@@ -148,25 +139,25 @@ func (f *claimFiles) findMissing(c Claim) string {
 }
 
 // withoutMissing returns the claims of which no file is missing.
-func (f *claimFiles) withoutMissing(kept []Claim) []Claim {
-	return slices.DeleteFunc(slices.Clone(kept), func(c Claim) bool { return f.findMissing(c) != "" })
+func (p *Preparer) withoutMissing(kept []Claim) []Claim {
+	return slices.DeleteFunc(slices.Clone(kept), func(c Claim) bool { return p.findMissing(c) != "" })
 }
 
 // tidySpecs removes the CDI specs of claims that are not prepared.
-func (f *claimFiles) tidySpecs(known []Claim) error {
-	with, err := f.listSpecs()
+func (p *Preparer) tidySpecs(known []Claim) error {
+	with, err := p.listSpecs()
 	problems := []error{err}
 	for _, uid := range with {
 		if !(Claim{UID: uid}).isIn(known) {
-			problems = append(problems, f.Host.Disk.Remove(f.specPath(uid)))
+			problems = append(problems, p.Host.Disk.Remove(p.specPath(uid)))
 		}
 	}
 	return errors.Join(problems...)
 }
 
 // tidyPairs removes the pairs files of claims that are not prepared.
-func (f *claimFiles) tidyPairs(known []Claim) error {
-	entries, err := os.ReadDir(f.Host.PairsDir)
+func (p *Preparer) tidyPairs(known []Claim) error {
+	entries, err := os.ReadDir(p.Host.PairsDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -177,7 +168,7 @@ func (f *claimFiles) tidyPairs(known []Claim) error {
 	for _, entry := range entries {
 		group := strings.TrimSuffix(entry.Name(), ".json")
 		if len(inGroup(known, group)) == 0 {
-			problems = append(problems, f.Host.Disk.Remove(filepath.Join(f.Host.PairsDir, entry.Name())))
+			problems = append(problems, p.Host.Disk.Remove(filepath.Join(p.Host.PairsDir, entry.Name())))
 		}
 	}
 	return errors.Join(problems...)

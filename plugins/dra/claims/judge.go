@@ -72,7 +72,8 @@ func (j *judgement) judgeContainers() (judged map[string]bool, err error) {
 // judgeGroups judges the other groups of fresh claims, whose containers are not known, by alignment alone.
 func (j *judgement) judgeGroups(judged map[string]bool) error {
 	for _, called := range j.called {
-		claim, asked := findClaim(j.fresh, called.UID), j.alignmentOf(called.Namespace, reservedFor(called, j.pods))
+		claim, _ := FindClaim(j.fresh, called.UID)
+		asked := j.alignmentOf(called.Namespace, reservedFor(called, j.pods))
 		for _, first := range claim.firstOfGroups() {
 			if judged[first.Group] {
 				continue

@@ -191,27 +191,31 @@ func (n *node) Prepare(
 func (n *node) prepareBy(
 	p *Preparer, state State, claims ...*resourceapi.ResourceClaim,
 ) map[types.UID]kubeletplugin.PrepareResult {
-	result := p.Prepare(state, claims, kubelet.Reading[[]*corev1.Pod]{})
-	if errors.Is(result.Err, kubelet.ErrNotRead) {
-		result = p.Prepare(state, claims, kubelet.Read(n.readPods(claims)))
+	prepared, cause := p.Prepare(state, claims, kubelet.Reading[[]*corev1.Pod]{})
+	if errors.Is(cause, kubelet.ErrNotRead) {
+		prepared, cause = p.Prepare(state, claims, kubelet.Read(n.readPods(claims)))
 	}
-	if err := n.publish(result); err != nil {
-		result = result.Withhold(err)
+	if err := n.publish(prepared); err != nil {
+		prepared, cause = nil, errors.Join(cause, err)
 	}
 	answers := map[types.UID]kubeletplugin.PrepareResult{}
 	for _, claim := range claims {
-		c, err := result.Claim(claim.UID)
+		c, isPrepared := FindClaim(prepared, claim.UID)
+		err := cause
+		if isPrepared {
+			err = nil
+		}
 		answers[claim.UID] = kubeletplugin.PrepareResult{Devices: c.Answer(), Err: err}
 	}
 	return answers
 }
 
 // publish has the API server have the VFs of claims.
-func (n *node) publish(result Result) error {
+func (n *node) publish(prepared []Claim) error {
 	n.checkUnlocked()
 	n.publishing.Lock()
 	defer n.publishing.Unlock()
-	n.published, _ = Bound(result.Claims)
+	n.published, _ = Bound(prepared)
 	return n.refusal
 }
 
@@ -325,15 +329,15 @@ func (n *node) release(devices []string) {
 func (n *node) end(claim *resourceapi.ResourceClaim) error {
 	object := kubeletplugin.NamespacedObject{UID: claim.UID}
 	object.Namespace, object.Name = claim.Namespace, claim.Name
-	result := n.Unprepare([]kubeletplugin.NamespacedObject{object})
-	if result.Err == nil {
+	err := n.Unprepare([]kubeletplugin.NamespacedObject{object})
+	if err == nil {
 		var devices []string
 		for _, r := range driverResults(claim) {
 			devices = append(devices, r.Device)
 		}
 		n.release(devices)
 	}
-	return result.Err
+	return err
 }
 
 // ready prepares claims, which has to succeed, and returns what the kubelet is told of the first.
@@ -351,7 +355,7 @@ func (n *node) ready(claims ...*resourceapi.ResourceClaim) []kubeletplugin.Devic
 // spec reads the CDI spec of a claim as container runtimes do.
 func (n *node) spec(claim *resourceapi.ResourceClaim) *specs.Spec {
 	n.t.Helper()
-	spec, err := cdi.ReadSpec(n.files.specPath(claim.UID), 0)
+	spec, err := cdi.ReadSpec(n.specPath(claim.UID), 0)
 	if err != nil {
 		n.t.Fatalf("CDI spec of %s: %v", claim.Name, err)
 	}
@@ -387,12 +391,13 @@ func (n *node) prepared(uid types.UID) Claim {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return findClaim(claims, uid)
+	c, _ := FindClaim(claims, uid)
+	return c
 }
 
 // Complete reports whether all files exist that were reported to the kubelet.
 func (n *node) Complete() bool {
 	n.t.Helper()
 	known, err := n.Prepared()
-	return err == nil && len(n.files.withoutMissing(known)) == len(known)
+	return err == nil && len(n.withoutMissing(known)) == len(known)
 }

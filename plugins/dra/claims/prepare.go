@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -23,25 +25,29 @@ import (
 // Prepare prepares the claims of a pod: of the claims that are not prepared yet, all or none, because the pod
 // needs all of them. A repeated call for a claim has the same result. The pods are those of PodsOf; Prepare
 // holds the lock and asks nobody. kubelet.ErrNotRead, without an effect, means that the decision depends on
-// them.
+// them. Prepare returns the claims of the call that are prepared, and why the others are not.
+//
+// The API server must have the VFs of the claims before the kubelet's answer, because Multus reads the VF of
+// a device there. Otherwise the kubelet does not get the names of the CDI devices: a repeated call finds the
+// claims recorded, and the end of the pod unprepares them.
 func (p *Preparer) Prepare(
 	state State, called []*resourceapi.ResourceClaim, pods kubelet.Reading[[]*corev1.Pod],
-) Result {
+) ([]Claim, error) {
 	release, err := lockFolder(p.Dir)
 	if err != nil {
-		return Result{Err: err}
+		return nil, err
 	}
 	defer release()
-	known, err := p.store.readClaims()
+	known, err := p.readClaims()
 	if err != nil {
-		return Result{Err: err}
+		return nil, err
 	}
 	kept, due := splitClaims(known, called)
 	fresh, err := p.prepareDue(state, request{known, kept, due, called, pods})
 	if err != nil {
-		return Result{p.files.withoutMissing(kept), err}
+		return p.withoutMissing(kept), err
 	}
-	return Result{slices.Concat(kept, fresh), nil}
+	return slices.Concat(kept, fresh), nil
 }
 
 // request is a call to prepare claims.
@@ -89,7 +95,8 @@ func splitClaims(
 	known []Claim, claims []*resourceapi.ResourceClaim,
 ) (kept []Claim, due []*resourceapi.ResourceClaim) {
 	for _, claim := range claims {
-		switch was := findClaim(known, claim.UID); {
+		was, _ := FindClaim(known, claim.UID)
+		switch {
 		case len(driverResults(claim)) == 0: // no device of this driver
 		case was.isOf(claim):
 			kept = append(kept, was)
@@ -103,7 +110,7 @@ func splitClaims(
 // writeDecision writes a decision: first the checkpoint, because files of unknown claims are removed.
 func (p *Preparer) writeDecision(m *composition, fresh, written []Claim) error {
 	if len(fresh) > 0 {
-		if err := p.store.saveClaims(m.claims); err != nil {
+		if err := p.saveClaims(m.claims); err != nil {
 			return err
 		}
 	}
@@ -119,38 +126,39 @@ func (p *Preparer) writeDecision(m *composition, fresh, written []Claim) error {
 // that share containers must end in one call, as all claims of a pod do: the environment of a remaining claim
 // includes the devices of the other claims. While the claims of the node are unknown it removes the CDI
 // specs, so that pods can end: nothing is prepared meanwhile.
-func (p *Preparer) Unprepare(called []kubeletplugin.NamespacedObject) Result {
+func (p *Preparer) Unprepare(called []kubeletplugin.NamespacedObject) error {
 	release, err := lockFolder(p.Dir)
 	if err != nil {
-		return Result{Err: err}
+		return err
 	}
 	defer release()
-	known, err := p.store.readClaims()
+	known, err := p.readClaims()
 	var gone []Claim
 	for _, claim := range called {
-		gone = append(gone, findClaim(known, claim.UID))
+		c, _ := FindClaim(known, claim.UID)
+		gone = append(gone, c)
 	}
 	switch {
 	case errors.Is(err, coordination.ErrUnknownClaims):
 		p.Log.Error("unpreparing claims without their record", "claims", len(gone), "error", err)
-		return Result{Claims: gone, Err: p.files.removeFiles(gone, nil)}
+		return p.removeFiles(gone, nil)
 	case err != nil:
-		return Result{Err: err}
+		return err
 	}
-	return Result{gone, p.forgetClaims(known, gone)}
+	return p.forgetClaims(known, gone)
 }
 
 // forgetClaims unprepares claims: it removes their files first, so that the checkpoint contains all claims
 // with files.
 func (p *Preparer) forgetClaims(known, gone []Claim) error {
 	left := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool { return c.isIn(gone) })
-	if err := p.files.removeFiles(gone, left); err != nil {
+	if err := p.removeFiles(gone, left); err != nil {
 		return err
 	}
 	if len(left) == len(known) {
 		return nil
 	}
-	return p.store.saveClaims(left)
+	return p.saveClaims(left)
 }
 
 // Options configure a Preparer.
@@ -171,19 +179,20 @@ type Options struct {
 // processes.
 type Preparer struct {
 	Options
-	files *claimFiles
-	store *store
+	durable atomic.Pointer[[]byte] // the last content of the checkpoint that is known to survive a power failure
+
+	mu       sync.Mutex
+	outdated map[types.UID]string // reasons for files that could not be restored and are there, as logged
 }
 
 // New returns a Preparer. It does nothing before the first call.
 func New(options Options) *Preparer {
 	options.Host.CDI = nil // the CDI specs of claims contain the device nodes
-	files := &claimFiles{Options: options, outdated: map[types.UID]string{}}
-	return &Preparer{options, files, &store{files: files}}
+	return &Preparer{Options: options, outdated: map[types.UID]string{}}
 }
 
 // Prepared returns the prepared claims, by namespace and name.
 func (p *Preparer) Prepared() ([]Claim, error) {
-	_, known, err := p.store.loadClaims()
+	_, known, err := p.loadClaims()
 	return known, err
 }

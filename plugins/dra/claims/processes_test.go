@@ -35,13 +35,13 @@ func TestTwoProcesses(t *testing.T) {
 		"unprepare": {
 			func(p *Preparer, n *node, first, _ *claimOf) error {
 				gone := kubeletplugin.NamespacedObject{UID: first.UID}
-				return p.Unprepare([]kubeletplugin.NamespacedObject{gone}).Err
+				return p.Unprepare([]kubeletplugin.NamespacedObject{gone})
 			},
 			func(_, _, second *claimOf) []*claimOf { return []*claimOf{second} },
 		},
 		"restore": {
 			func(p *Preparer, n *node, first, _ *claimOf) error {
-				if err := os.Remove(p.files.specPath(first.UID)); err != nil {
+				if err := os.Remove(p.specPath(first.UID)); err != nil {
 					return err
 				}
 				return p.Restore(n.t.Context(), n.state)

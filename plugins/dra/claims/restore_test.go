@@ -44,7 +44,7 @@ func TestBootWithLateVFs(t *testing.T) {
 	}
 	answers := n.Prepare(t.Context(), n.state, list(claim, other))
 	gone := "find VF " + n.prepared(claim.UID).Devices[0].VFs[0] + ": it is gone"
-	for _, part := range []string{n.files.specPath(claim.UID), gone} {
+	for _, part := range []string{n.specPath(claim.UID), gone} {
 		if err := answers[claim.UID].Err; err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the kubelet is told %v, want %q in it", err, part)
 		}
@@ -53,7 +53,7 @@ func TestBootWithLateVFs(t *testing.T) {
 		t.Errorf("a claim whose CDI spec is there: %v", err)
 	}
 	n.state = whole
-	if err := n.Repair(t.Context(), n.state); err != nil {
+	if err := n.Restore(t.Context(), n.state); err != nil {
 		t.Fatal(err)
 	}
 	if !n.Complete() {
@@ -68,9 +68,9 @@ func TestComplete(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	n.ready(claim)
-	for _, name := range []string{n.files.specPath(claim.UID), n.files.pairsPath("uid-train-pairs")} {
+	for _, name := range []string{n.specPath(claim.UID), n.pairsPath("uid-train-pairs")} {
 		if !n.Complete() {
-			t.Fatalf("not complete: %s", n.files.findMissing(n.prepared(claim.UID)))
+			t.Fatalf("not complete: %s", n.findMissing(n.prepared(claim.UID)))
 		}
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)
@@ -78,19 +78,19 @@ func TestComplete(t *testing.T) {
 		if n.Complete() {
 			t.Errorf("complete without %s", name)
 		}
-		if err := n.Repair(t.Context(), n.state); err != nil {
+		if err := n.Restore(t.Context(), n.state); err != nil {
 			t.Fatal(err)
 		}
 		n.check(claim)
 	}
 	other := []byte(`{"kind":"tandem.dev/claim"}`)
-	if err := os.WriteFile(n.files.specPath(claim.UID), other, 0o600); err != nil {
+	if err := os.WriteFile(n.specPath(claim.UID), other, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if n.Complete() {
 		t.Error("complete with a spec that lacks the devices")
 	}
-	if err := n.Repair(t.Context(), n.state); err != nil {
+	if err := n.Restore(t.Context(), n.state); err != nil {
 		t.Fatal(err)
 	}
 	n.check(claim)
@@ -102,7 +102,7 @@ func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	n.ready(claim)
-	spec := n.files.specPath(claim.UID)
+	spec := n.specPath(claim.UID)
 	whole, err := os.ReadFile(spec)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		n.disk.During(1, disk.Fails, func() { err = n.Repair(t.Context(), n.state) })
+		n.disk.During(1, disk.Fails, func() { err = n.Restore(t.Context(), n.state) })
 		if content, unread := os.ReadFile(spec); err != nil || unread != nil || len(content) != len(whole)+1 {
 			t.Errorf("%v, %v: %d bytes", err, unread, len(content))
 		}
@@ -126,7 +126,7 @@ func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 	if err := os.Remove(infos[0]); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Repair(t.Context(), n.state); err != nil {
+	if err := n.Restore(t.Context(), n.state); err != nil {
 		t.Fatal(err)
 	}
 	if content, err := os.ReadFile(spec); err != nil || string(content) != string(whole) {
@@ -138,7 +138,7 @@ func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 	if err := os.WriteFile(spec, append(whole, '\n'), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.disk.During(1, disk.Fails, func() { err = n.Repair(t.Context(), n.state) })
+	n.disk.During(1, disk.Fails, func() { err = n.Restore(t.Context(), n.state) })
 	if told := strings.Count(n.log.String(), "keeps its existing CDI spec"); told != 2 {
 		t.Errorf("two failures, told %d times: %s", told, n.log)
 	}
@@ -194,21 +194,5 @@ func TestLostCheckpointAfterAFailedSave(t *testing.T) {
 		}
 		n.restored()
 		n.check(train, other)
-	}
-}
-
-// A repair waits for nobody.
-func TestRepairDoesNotWait(t *testing.T) {
-	n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
-	release, err := lockFolder(n.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Repair(t.Context(), n.state); !errors.Is(err, ErrBusy) {
-		t.Errorf("beside another call: %v", err)
-	}
-	release()
-	if err := n.Repair(t.Context(), n.state); err != nil {
-		t.Error(err)
 	}
 }

@@ -23,10 +23,10 @@ func TestNothingToEdit(t *testing.T) {
 	if diff := cmp.Diff([]string{"nvidia.com/gpu=0"}, c.Devices[0].CDI); diff != "" || c.Devices[1].CDI != nil {
 		t.Errorf("%s, %v", diff, c.Devices[1].CDI)
 	}
-	if err := n.files.writeSpec(c, environments); err != nil {
+	if err := n.writeSpec(c, environments); err != nil {
 		t.Fatal(err)
 	}
-	if exists(n.files.specPath("uid")) {
+	if exists(n.specPath("uid")) {
 		t.Error("a spec without edits")
 	}
 }

@@ -47,9 +47,9 @@ func (n *nodeIndex) redeemTokens(devices []Prepared) {
 	}
 	for _, c := range all {
 		for _, t := range c.tokens {
-			named, _ := n.state.findDevice(t.Device)
+			named, _ := n.state.Pool.Find(n.state.Machine, t.Device)
 			id := named.VFs[0]
-			if id != t.assignedVF() && (n.given[t.Device] || n.held.Of(id, n.vfs[id].Unit()) == "") {
+			if id != t.assignedVF() && (n.given[t.Device] || n.held.Of(id, n.units[id]) == "") {
 				t.Token = id
 			}
 		}
