@@ -131,10 +131,7 @@ func New(config Config) (*Driver, error) {
 	files := &fileRestorer{parts: p, failed: system.NewNewest(error(nil))}
 	return &Driver{
 		config: config, viewer: viewer, publisher: publisher, service: service, files: files,
-		server: &server{
-			parts: p, claimService: service, healthReporter: &healthReporter{p}, publisher: publisher,
-			fatal: make(chan error, 1),
-		},
+		server: &server{claimService: service, fatal: make(chan error, 1)},
 		teller: &teller{parts: p, owners: service.owners, files: files},
 	}, nil
 }
@@ -150,8 +147,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		}
 		defer leave()
 	}
-	found, err := d.viewer.buildFirst(ctx)
-	if err != nil {
+	if err := d.viewer.buildFirst(ctx); err != nil {
 		return err
 	}
 	d.files.restoreFiles(ctx)
@@ -166,14 +162,15 @@ func (d *Driver) Run(ctx context.Context) error {
 		return err
 	}
 	writing, written := context.WithCancel(lasting)
+	defer written()
 	var writer sync.WaitGroup
 	writer.Go(func() { statuses.writeQueued(writing) })
-	err = d.runActivities(ctx, helper, found)
+	err = d.runActivities(ctx, helper)
 	d.server.calls.awaitCalls(callsLimit)
 	helper.Stop()
 	d.publisher.handing.Wait()
-	statuses.closeQueue(statusLimit)
-	written()
+	statuses.queue.ShutDown()
+	defer time.AfterFunc(statusLimit, written).Stop()
 	writer.Wait()
 	return err
 }
@@ -185,12 +182,12 @@ const (
 )
 
 // runActivities runs all activities besides the kubelet's calls.
-func (d *Driver) runActivities(ctx context.Context, helper *kubeletplugin.Helper, found scan) error {
+func (d *Driver) runActivities(ctx context.Context, helper *kubeletplugin.Helper) error {
 	g, ctx := errgroup.WithContext(ctx)
 	background := func(run func(context.Context)) {
 		g.Go(func() error { run(ctx); return nil })
 	}
-	g.Go(func() error { return d.viewer.followChanges(ctx, found) })
+	g.Go(func() error { return d.viewer.followChanges(ctx) })
 	g.Go(func() error { return d.publisher.publishViews(ctx, helper) })
 	g.Go(func() error { return d.server.awaitFatal(ctx) })
 	background(func(ctx context.Context) {
@@ -314,12 +311,6 @@ type driverObserver interface {
 	// Claims reports a call of the kubelet to prepare or unprepare claims, and the number of failed claims.
 	Claims(call string, took time.Duration, claims, failed int)
 }
-
-// Calls reported to a driverObserver.
-const (
-	callPrepare   = "prepare"
-	callUnprepare = "unprepare"
-)
 
 // PluginDir returns the driver's directory below the kubelet's, which persists over boots: it contains the
 // socket and the prepared claims (package coordination).

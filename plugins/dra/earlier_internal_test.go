@@ -84,7 +84,7 @@ func newEarlier(t *testing.T, name string, vfs int) *earlier {
 func (e *earlier) look() {
 	options := e.options
 	if e.view != nil {
-		options.FailedLater = e.view.failedLater(e.machine)
+		options.WasSound = e.view.listSound()
 	}
 	e.view = newView(e.machine, observation{Gates: e.gates, prepared: kubelet.Read(e.prepared, nil)}, options)
 }

@@ -166,8 +166,7 @@ func TestFailedLook(t *testing.T) {
 		config.CDIDir = t.TempDir()
 		w := newViewer(partsIn(t.TempDir(), config))
 		w.holders.holders.Set(map[string]string{})
-		now, err := w.scanMachine()
-		if err != nil {
+		if w.scan, err = w.scanMachine(); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -175,7 +174,7 @@ func TestFailedLook(t *testing.T) {
 		defer all.Wait()
 		defer cancel()
 		all.Go(func() { _ = config.GPUs.Run(ctx) })
-		all.Go(func() { _ = w.followChanges(ctx, now) })
+		all.Go(func() { _ = w.followChanges(ctx) })
 		for v, changed := w.newest.Watch(); len(v.State.Machine.GPUs) < 2; v, changed = w.newest.Watch() {
 			select {
 			case <-changed:

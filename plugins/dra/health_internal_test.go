@@ -35,7 +35,7 @@ func TestHealthOfVFs(t *testing.T) {
 	list = append(list, claims.Claim{UID: "alone", Name: "alone", Devices: []claims.Prepared{
 		{Device: "gpu-vf-alone", GPUs: []string{"g"}, Group: "alone"}, // without the VF, which was not requested
 	}})
-	h := healthReporter{parts{}}
+	s := server{claimService: &claimService{}}
 	v := &view{
 		observation: observation{prepared: kubelet.Read(list, nil)},
 		State: claims.State{
@@ -53,7 +53,7 @@ func TestHealthOfVFs(t *testing.T) {
 		},
 	}
 	got := map[string]string{}
-	for _, d := range h.readHealth(v) {
+	for _, d := range s.readHealth(v) {
 		got[d.DeviceName] = d.Message
 		if (d.Health == kubeletplugin.HealthStatusHealthy) != (d.Message == "") {
 			t.Errorf("got %+v", d)

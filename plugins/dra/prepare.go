@@ -82,7 +82,7 @@ func (s *claimService) PrepareResourceClaims(
 			s.writeStatus(state, claim, c)
 		}
 	}
-	s.observeCall(callPrepare, took, len(list), failed)
+	s.observeCall("prepare", took, len(list), failed)
 	if failed > 0 {
 		s.refused.Fire()
 	}
@@ -170,7 +170,7 @@ func (s *claimService) UnprepareResourceClaims(
 		s.statuses.dropStatus(claim.UID)
 		log.Info("unprepared")
 	}
-	s.observeCall(callUnprepare, took, len(list), failed)
+	s.observeCall("unprepare", took, len(list), failed)
 	s.viewer.changed.Fire()
 	return answers, nil
 }
@@ -197,7 +197,6 @@ type statuses struct {
 	client kubernetes.Interface
 	log    *slog.Logger
 	queue  workqueue.TypedRateLimitingInterface[types.UID]
-	ended  chan struct{} // closed when run has returned
 
 	mu  sync.Mutex
 	due map[types.UID]*apply.ResourceClaimApplyConfiguration
@@ -205,7 +204,7 @@ type statuses struct {
 
 func newStatuses(client kubernetes.Interface, log *slog.Logger) *statuses {
 	return &statuses{
-		client: client, log: log, ended: make(chan struct{}),
+		client: client, log: log,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](statusRetry, statusRetryMax)),
 		due: map[types.UID]*apply.ResourceClaimApplyConfiguration{},
@@ -276,14 +275,11 @@ func deviceStatus(d resourceapi.AllocatedDeviceStatus) *apply.AllocatedDeviceSta
 	return status
 }
 
-// writeQueued writes until ctx is done or closeQueue is called.
+// writeQueued writes until the queue is shut down and empty, or ctx is done.
 func (s *statuses) writeQueued(ctx context.Context) {
-	defer close(s.ended)
-	stop := context.AfterFunc(ctx, s.queue.ShutDown)
-	defer stop()
 	for {
 		uid, end := s.queue.Get()
-		if end {
+		if end || ctx.Err() != nil {
 			return
 		}
 		s.applyStatus(ctx, uid)
@@ -321,14 +317,5 @@ func (s *statuses) applyStatus(ctx context.Context, uid types.UID) {
 	defer s.mu.Unlock()
 	if s.due[uid] == claim {
 		delete(s.due, uid)
-	}
-}
-
-// closeQueue writes queued statuses, without retries and for at most limit.
-func (s *statuses) closeQueue(limit time.Duration) {
-	s.queue.ShutDown()
-	select {
-	case <-s.ended:
-	case <-time.After(limit):
 	}
 }

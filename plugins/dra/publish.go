@@ -190,8 +190,8 @@ func multusIDs(devices []resourceapi.Device) map[string]string {
 type view struct {
 	observation
 
-	State  claims.State
-	failed map[string]bool // IDs of VFs that have become unhealthy since they were published
+	State    claims.State
+	wasSound map[string]bool // of pool.Options
 }
 
 // observation is the input of a view, except for the machine.
@@ -227,26 +227,18 @@ func newView(machine pool.Machine, o observation, options pool.Options) *view {
 	options.Counters, options.Taints = o.Gates.Counters, o.Gates.Taints
 	options.Bound, options.InUse = claims.Bound(o.claims())
 	return &view{
-		observation: o, failed: options.FailedLater,
+		observation: o, wasSound: options.WasSound,
 		State: claims.State{Machine: machine, Pool: pool.Build(machine, options), Unread: o.unread},
 	}
 }
 
-// failedLater returns the VFs of a machine that have become unhealthy since they were published, by ID.
-func (v *view) failedLater(machine pool.Machine) map[string]bool {
-	if !v.isKnown() {
-		return nil
-	}
-	wasSound, later := map[string]bool{}, map[string]bool{}
+// listSound returns the VFs that were healthy when they were published, by ID.
+func (v *view) listSound() map[string]bool {
+	sound := map[string]bool{}
 	for _, vf := range v.State.Machine.VFs {
-		wasSound[vf.ID] = vf.Failure() == "" || v.failed[vf.ID]
+		sound[vf.ID] = v.isKnown() && (vf.Fault == "" || v.wasSound[vf.ID])
 	}
-	for _, vf := range machine.VFs {
-		if vf.Failure() != "" && wasSound[vf.ID] {
-			later[vf.ID] = true
-		}
-	}
-	return later
+	return sound
 }
 
 // isKnown reports whether a view can be published.

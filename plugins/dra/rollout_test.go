@@ -95,7 +95,7 @@ func TestMovedVFOfAPair(t *testing.T) {
 		t.Errorf("the kubelet has %q, and Multus reads the VF of %s: %v", wrong, shown, err)
 	}
 	c.change(func() { blocked["list"] = true })
-	if _, wrong := k.prepare(t.Context(), pair); !strings.Contains(wrong, "until the API server has them: later") {
+	if _, wrong := k.prepare(t.Context(), pair); !strings.Contains(wrong, "API server has them: later") {
 		t.Errorf("without an answer of the API server: %q", wrong)
 	}
 	c.change(func() { clear(blocked) })

@@ -25,13 +25,10 @@ import (
 
 // server serves the kubelet.
 type server struct {
-	parts
 	*claimService
-	*healthReporter
 
-	publisher *publisher
-	calls     calls
-	fatal     chan error // reason for the end of the driver
+	calls calls
+	fatal chan error // reason for the end of the driver
 }
 
 var _ kubeletplugin.DRAPlugin = (*server)(nil)
@@ -80,10 +77,9 @@ func (s *server) interceptCall(
 // HandleError receives background errors of the helper: published data has lost fields that the cluster does
 // not support; it cannot be written at the moment; or a socket failed, which ends the driver.
 func (s *server) HandleError(_ context.Context, err error, msg string) {
-	viewer := s.publisher.viewer
 	if dropped := (*resourceslice.DroppedFieldsError)(nil); errors.As(err, &dropped) {
-		if viewer.gates.recordLoss(dropped.DisabledFeatures()) {
-			viewer.changed.Fire()
+		if s.viewer.gates.recordLoss(dropped.DisabledFeatures()) {
+			s.viewer.changed.Fire()
 			return
 		}
 	}
@@ -94,7 +90,7 @@ func (s *server) HandleError(_ context.Context, err error, msg string) {
 		}
 		return
 	}
-	viewer.complaints.reportError(msg, err)
+	s.complaints.reportError(msg, err)
 }
 
 // awaitFatal returns the reason for the end of the driver, or nil when ctx is done.
@@ -146,22 +142,19 @@ const (
 	healthPause = 20 * time.Second
 )
 
-// healthReporter reports the health of devices to the kubelet.
-type healthReporter struct{ parts }
-
 // WatchHealthStatus reports the health of all devices to the kubelet, after each change and periodically,
 // until ctx is done.
-func (h *healthReporter) WatchHealthStatus(
+func (s *server) WatchHealthStatus(
 	ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport,
 ) error {
-	if h.config.Drain { // devices are not scanned
+	if s.config.Drain { // devices are not scanned
 		return kubeletplugin.ErrHealthNotSupported
 	}
 	again := time.NewTicker(healthPause)
 	defer again.Stop()
 	for {
-		v, changed := h.newest.Watch()
-		report := kubeletplugin.DeviceHealthReport{Devices: h.readHealth(v)}
+		v, changed := s.newest.Watch()
+		report := kubeletplugin.DeviceHealthReport{Devices: s.readHealth(v)}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -178,12 +171,12 @@ func (h *healthReporter) WatchHealthStatus(
 
 // readHealth returns the health of every published device, and of the devices of claims: of those that
 // containers have, which can be others than those that the name stands for.
-func (h *healthReporter) readHealth(v *view) []kubeletplugin.DeviceHealth {
+func (s *server) readHealth(v *view) []kubeletplugin.DeviceHealth {
 	now := time.Now()
 	told := map[string]kubeletplugin.DeviceHealth{}
 	tell := func(name string, parts []string) {
 		health := kubeletplugin.DeviceHealth{
-			PoolName: h.config.NodeName, DeviceName: name, Health: kubeletplugin.HealthStatusHealthy,
+			PoolName: s.config.NodeName, DeviceName: name, Health: kubeletplugin.HealthStatusHealthy,
 			LastUpdated: now, HealthCheckTimeout: healthLease, Message: v.State.Machine.Failure(parts),
 		}
 		if health.Message != "" {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -22,8 +21,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
-	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 // viewer maintains the current view of the node: from the machine, the cluster's features, the claims and the
@@ -36,9 +33,9 @@ type viewer struct {
 	refreshes chan chan struct{} // closed by followChanges after a refresh
 
 	// of the goroutine of followChanges, and of Run before
-	machine pool.Machine // without holders
-	looks   int          // number of looks at the machine
-	noted   []string     // logged notes
+	scan
+	looks int      // number of looks at the machine
+	noted []string // logged notes
 }
 
 func newViewer(p parts) *viewer {
@@ -56,36 +53,29 @@ type scan struct {
 }
 
 // scanMachine scans the machine.
-func (w *viewer) scanMachine() (scan, error) {
-	var found scan
-	var offered map[string][]gpu.Device
-	var in []pools.Pool
+func (w *viewer) scanMachine() (found scan, err error) {
 	of := pool.MachineSources{Sys: w.config.Host.Sys}
 	if w.config.GPUs != nil {
-		offered, of.Links, found.gpus = w.config.GPUs.All()
+		of.GPUs, of.Links, found.gpus = w.config.GPUs.All()
 	}
 	if w.config.VFs != nil {
-		in, found.vfs = w.config.VFs.All()
+		of.Pools, found.vfs = w.config.VFs.All()
 	}
-	tree, err := w.config.Tree()
-	if err != nil {
+	if of.Tree, err = w.config.Tree(); err != nil {
 		return found, err
 	}
-	of.Tree, of.GPUs, of.Pools = tree, offered, in
 	found.machine = pool.NewMachine(of)
 	return found, nil
 }
 
 // buildFirst builds the first view.
-func (w *viewer) buildFirst(ctx context.Context) (scan, error) {
-	found, err := w.scanMachine()
-	if err != nil {
-		return found, err
+func (w *viewer) buildFirst(ctx context.Context) (err error) {
+	if w.scan, err = w.scanMachine(); err != nil {
+		return err
 	}
-	w.machine = found.machine
-	w.holders.updateHolders(ctx, found.machine)
+	w.holders.updateHolders(ctx, w.machine)
 	w.updateView()
-	return found, nil
+	return nil
 }
 
 // lookRetry is the pause until another look at the machine after a failed one: the change that caused the
@@ -93,8 +83,7 @@ func (w *viewer) buildFirst(ctx context.Context) (scan, error) {
 const lookRetry = 5 * time.Second
 
 // followChanges updates the view after each change until ctx is done.
-func (w *viewer) followChanges(ctx context.Context, now scan) error {
-	w.machine = now.machine
+func (w *viewer) followChanges(ctx context.Context) error {
 	var again <-chan time.Time // after a failed look
 	for {
 		w.updateView()
@@ -107,8 +96,8 @@ func (w *viewer) followChanges(ctx context.Context, now scan) error {
 			continue
 		case <-w.changed:
 			continue
-		case <-now.gpus:
-		case <-now.vfs:
+		case <-w.gpus:
+		case <-w.vfs:
 		case <-again:
 		}
 		seen, err := w.scanMachine()
@@ -117,7 +106,7 @@ func (w *viewer) followChanges(ctx context.Context, now scan) error {
 		if err != nil {
 			seen.machine, again = w.machine, time.After(lookRetry)
 		}
-		now, w.machine = seen, seen.machine
+		w.scan = seen
 		w.looks++
 	}
 }
@@ -148,7 +137,7 @@ func (w *viewer) updateView() {
 		return
 	}
 	v := newView(w.machine, now, pool.Options{
-		VFsPerPF: w.config.VFsPerPF, PairsAsVFs: w.config.PairsAsVFs, FailedLater: last.failedLater(w.machine),
+		VFsPerPF: w.config.VFsPerPF, PairsAsVFs: w.config.PairsAsVFs, WasSound: last.listSound(),
 	})
 	w.logNotes(v.listNotes())
 	w.newest.Set(v)
@@ -247,8 +236,7 @@ func (o *orphanCollector) collectOrphans(ctx context.Context, now time.Time) (pa
 			pause = min(pause, orphanPause)
 		}
 	}
-	clear(o.gone)
-	maps.Copy(o.gone, since)
+	o.gone = since
 	return pause
 }
 

@@ -287,7 +287,7 @@ func TestUnprepare(t *testing.T) {
 		if err != nil || len(d.owners.given) != left || len(d.statuses.due) != left {
 			t.Errorf("damaged %t: %v, %d owners, %d statuses", damaged, err, len(d.owners.given), len(d.statuses.due))
 		}
-		if counted[callUnprepare] != 1 || counted[callUnprepare+" failed"] != left {
+		if counted["unprepare"] != 1 || counted["unprepare"+" failed"] != left {
 			t.Errorf("damaged %t: counted %v", damaged, counted)
 		}
 	}

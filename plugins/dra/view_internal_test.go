@@ -11,9 +11,9 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// A VF that became unhealthy after its publication stays where it is published, as long as it is unhealthy;
-// one that was unhealthy before does not.
-func TestFailedLater(t *testing.T) {
+// A VF that becomes unhealthy after its publication counts as sound, as long as it is unhealthy; one that was
+// unhealthy before does not.
+func TestSoundVFs(t *testing.T) {
 	t.Parallel()
 	vfs := func(ill ...string) (m pool.Machine) {
 		for _, id := range []string{"becomes", "became", "was", "well"} {
@@ -25,10 +25,13 @@ func TestFailedLater(t *testing.T) {
 		}
 		return m
 	}
-	v := &view{}
-	v.Gates.Known, v.State.Machine, v.failed = true, vfs("became", "was"), map[string]bool{"became": true}
-	want := map[string]bool{"becomes": true, "became": true}
-	if got := v.failedLater(vfs("becomes", "became", "was")); !maps.Equal(got, want) {
-		t.Errorf("failed later: %v, want %v", got, want)
+	v := &view{wasSound: map[string]bool{"became": true}}
+	if v.State.Machine = vfs("became", "was"); v.listSound()["well"] {
+		t.Error("a VF was published before the features of the cluster were known")
+	}
+	v.Gates.Known = true
+	want := map[string]bool{"becomes": true, "became": true, "was": false, "well": true}
+	if got := v.listSound(); !maps.Equal(got, want) {
+		t.Errorf("sound: %v, want %v", got, want)
 	}
 }

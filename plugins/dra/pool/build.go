@@ -97,7 +97,7 @@ func newBuilder(machine Machine, options Options) *builder {
 		if options.Bound[vfAlone(vf, rankVF).Name] != "" { // also where the claim has another VF in its place
 			b.inUse[vf.ID] = true
 		}
-		b.unfit[vf.ID] = vf.Unusable() != "" && (vf.Held != "" || !options.FailedLater[vf.ID])
+		b.unfit[vf.ID] = vf.Unusable() != "" && (vf.Held != "" || !options.WasSound[vf.ID])
 	}
 	b.noteLongNames()
 	b.groups, b.others = newGroups(&b.machine, b.publishedVFs())

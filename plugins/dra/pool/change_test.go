@@ -44,7 +44,7 @@ func TestAFaultChangesOneSlice(t *testing.T) {
 			m.VFs = slices.Clone(m.VFs)
 			m.VFs[i].Fault = "the PF has no carrier"
 			later := options
-			later.FailedLater = map[string]bool{m.VFs[i].ID: true}
+			later.WasSound = map[string]bool{m.VFs[i].ID: true}
 			changed(m.VFs[i].ID, pool.Build(m, later))
 		}
 	})

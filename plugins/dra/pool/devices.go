@@ -13,41 +13,26 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// addSharing adds the GPUs and pairs on a cluster with shared counters.
+// addSharing adds the GPUs and pairs on a cluster with shared counters. Cards without a near VF come first:
+// the scheduler allocates them first for GPU-only claims.
 func (b *builder) addSharing() {
-	b.addAlone()
 	chosen := b.choosePairs()
-	for _, g := range b.groups {
-		if g.isStrict() {
-			for _, card := range groupByCard(g.gpus) {
-				b.addUnit(strictUnit(g, card)...)
+	for _, isNear := range []bool{false, true} {
+		for _, g := range b.groups {
+			switch {
+			case len(g.vfs) > 0 != isNear:
+			case isNear && !g.isStrict():
+				b.addUnit(lenientUnit(g, chosen[g], b.machine.Links)...)
+			default:
+				for _, card := range groupByCard(g.gpus) {
+					b.addUnit(strictUnit(g, card)...)
+				}
 			}
-		} else if len(g.vfs) > 0 {
-			b.addUnit(lenientUnit(g, chosen[g], b.machine.Links)...)
 		}
 	}
 }
 
-// addAlone adds the cards without a near VF: the scheduler allocates them first for GPU-only claims.
-func (b *builder) addAlone() {
-	for _, g := range b.groups {
-		if len(g.vfs) > 0 {
-			continue
-		}
-		for _, card := range groupByCard(g.gpus) {
-			var unit []item
-			if isPartitioned(card) {
-				unit = append(unit, bundleOf(card...))
-			}
-			for _, gpu := range card {
-				unit = append(unit, gpuAlone(gpu, rankGPU))
-			}
-			b.addUnit(unit...)
-		}
-	}
-}
-
-// strictUnit returns the devices of a card of which every GPU has a VF of its own.
+// strictUnit returns the devices of a card whose GPUs share no VFs.
 func strictUnit(g *group, card []*GPU) (unit []item) {
 	var with, without []*GPU
 	var vfs []*VF

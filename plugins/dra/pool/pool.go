@@ -62,10 +62,10 @@ type Options struct {
 	// such a device is published, the scheduler avoids conflicting devices; if it is not published, devices
 	// with the same GPU or VF have a taint.
 	InUse map[string]string
-	// FailedLater contains the IDs of VFs that have become unhealthy since they were published. They stay in
-	// their pairs, which get a taint: another VF, which a claim may have been allocated by itself, moves into no
-	// pair, and only one slice changes. Other unhealthy VFs do not take the place of usable ones.
-	FailedLater map[string]bool
+	// WasSound contains the IDs of VFs that were healthy when they were published. If they fail they stay in
+	// their pairs, which get a taint: the names of other devices stay, and only one slice changes. Other
+	// unhealthy VFs do not take the place of usable ones.
+	WasSound map[string]bool
 }
 
 // Type is the type of a pool device.
@@ -136,12 +136,16 @@ func (b *builder) buildPool() Pool {
 	for _, items := range cutSlices(b.units) {
 		var s Slice
 		for i := range items {
-			d := b.publishedDevice(&items[i], c, taken)
+			i := &items[i]
+			d := resourceapi.Device{
+				Name: i.Name, Attributes: b.listAttributes(i), Capacity: memoryOf(i), ConsumesCounters: c.consumedBy(i),
+				Taints: listTaints(i, b.inUseBy(i, c, taken)),
+			}
 			if len(d.Taints) > 0 && !b.options.Taints {
 				leftOut = append(leftOut, d.Name)
 				continue
 			}
-			p.Devices[d.Name] = items[i].Device
+			p.Devices[d.Name] = i.Device
 			s.Devices = append(s.Devices, d)
 		}
 		if len(s.Devices) > 0 {
@@ -153,14 +157,6 @@ func (b *builder) buildPool() Pool {
 	}
 	p.Notes = b.notes
 	return p
-}
-
-// publishedDevice returns a device in its published form.
-func (b *builder) publishedDevice(i *item, c *counters, taken claimed) resourceapi.Device {
-	return resourceapi.Device{
-		Name: i.Name, Attributes: b.listAttributes(i), Capacity: memoryOf(i), ConsumesCounters: c.consumedBy(i),
-		Taints: listTaints(i, b.inUseBy(i, c, taken)),
-	}
 }
 
 // cutSlices splits the devices into the fewest slices that keep related devices together.
