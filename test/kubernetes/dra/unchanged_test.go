@@ -179,7 +179,7 @@ func (q *mixed) come(c *resourceapi.ResourceClaim) {
 	c.Status.Allocation = result
 	q.use(c)
 	pods := kubelet.Read([]*corev1.Pod{q.pod}, nil)
-	if err := q.preparer.Prepare(q.state, []*resourceapi.ResourceClaim{c}, pods).Err; err != nil {
+	if _, err := q.preparer.Prepare(q.state, []*resourceapi.ResourceClaim{c}, pods); err != nil {
 		q.t.Fatalf("prepare %s: %v", c.Name, err)
 	}
 	q.live = append(q.live, c)
@@ -190,7 +190,7 @@ func (q *mixed) leave(i int) {
 	c := q.live[i]
 	err := q.preparer.Unprepare([]kubeletplugin.NamespacedObject{{
 		NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, UID: c.UID,
-	}}).Err
+	}})
 	if err != nil {
 		q.t.Fatalf("unprepare %s: %v", c.Name, err)
 	}
