@@ -97,38 +97,21 @@ func (f *folder) has(name string) bool {
 // kubelet returns the identity of the current kubelet.sock.
 func (f *folder) kubelet() (system.Identity, bool) { return system.Identify(f.path(kubeletSocket)) }
 
-// isNewKubelet reports whether a kubelet.sock other than the known one exists.
-func (f *folder) isNewKubelet(known system.Identity) bool {
-	now, ok := f.kubelet()
-	return ok && now != known
-}
-
-// awaitKubelet waits for a kubelet.sock; it returns false when ctx is done.
-func (f *folder) awaitKubelet(ctx context.Context) (system.Identity, bool) {
-	for {
-		if kubelet, ok := f.kubelet(); ok {
-			return kubelet, true
-		}
-		select {
-		case <-f.look:
-		case <-ctx.Done():
-			return system.Identity{}, false
-		}
-	}
-}
-
-// awaitNewKubelet waits for a kubelet.sock other than the known one, for the given time at most, or until ctx
+// awaitKubelet waits for a kubelet.sock other than the known one; it returns false at the limit, or when ctx
 // is done.
-func (f *folder) awaitNewKubelet(ctx context.Context, known system.Identity, limit time.Duration) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	for !f.isNewKubelet(known) {
+func (f *folder) awaitKubelet(
+	ctx context.Context, known system.Identity, limit <-chan time.Time,
+) (system.Identity, bool) {
+	for {
+		if now, ok := f.kubelet(); ok && now != known {
+			return now, true
+		}
 		select {
 		case <-f.look:
-		case <-timer.C:
-			return
+		case <-limit:
+			return known, false
 		case <-ctx.Done():
-			return
+			return known, false
 		}
 	}
 }

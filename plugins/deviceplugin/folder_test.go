@@ -40,8 +40,7 @@ func TestFolderWithoutWatch(t *testing.T) {
 			seen := make(chan system.Identity, 1)
 			before, _ := f.kubelet()
 			go func() {
-				f.awaitNewKubelet(ctx, before, time.Hour)
-				kubelet, _ := f.awaitKubelet(ctx)
+				kubelet, _ := f.awaitKubelet(ctx, before, nil)
 				seen <- kubelet
 			}()
 			synctest.Wait()

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
@@ -96,7 +94,9 @@ func (g *guard) run(ctx context.Context) error {
 		case <-g.changed:
 			if others, err := g.others(); err == nil && !maps.Equal(others, g.listed) {
 				maps.Copy(g.suspect, others)
-				next = earlier(next, time.Now().Add(settle))
+				if soon := time.Now().Add(settle); soon.Before(next) {
+					next = soon
+				}
 			}
 			continue
 		case <-time.After(time.Until(next)):
@@ -112,15 +112,8 @@ func (g *guard) run(ctx context.Context) error {
 	}
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
 func (g *guard) others() (sockets, error) {
-	return otherSockets(g.kubeletDir, g.socket, g.resource.Name())
+	return otherSockets(g.KubeletDir, g.socket, g.resource.Name())
 }
 
 // look returns the reason to register again, or nil.
@@ -130,7 +123,7 @@ func (g *guard) look(ctx context.Context) error {
 	}
 	others, err := g.others()
 	if err != nil {
-		g.log.Debug("sockets of other plugins not read", "error", err)
+		g.Log.Debug("sockets of other plugins not read", "error", err)
 		return nil
 	}
 	if rivals := others.named(g.resource.Name(), g.earlier).living(); len(rivals) > 0 {
@@ -139,7 +132,7 @@ func (g *guard) look(ctx context.Context) error {
 	}
 	has, err := g.has(ctx)
 	if err != nil {
-		g.log.Debug("devices of the kubelet not read", "error", err)
+		g.Log.Debug("devices of the kubelet not read", "error", err)
 		return nil
 	}
 	before, standing := g.differs, g.devices.standing(has)
@@ -175,30 +168,20 @@ func (g *guard) awaitGone() error {
 func (g *guard) lose(rivals sockets) {
 	g.rivals = rivals
 	paths := slices.Sorted(maps.Keys(rivals))
-	g.observer.Unregistered(g.resource.Name(),
+	g.Observer.Unregistered(g.resource.Name(),
 		fmt.Errorf("another plugin serves the resource, at one of %v", paths))
-	g.log.Error("another plugin serves the resource; remove the plugin from this node", "at_one_of", paths)
+	g.Log.Error("another plugin serves the resource; remove the plugin from this node", "at_one_of", paths)
 }
 
 // has returns the kubelet's healthy devices. If the kubelet cannot be asked it returns the devices of the
 // last list.
 func (g *guard) has(ctx context.Context) ([]string, error) {
-	if g.allocatable == nil {
-		return g.healthy(), nil
+	if g.Allocatable == nil {
+		g.devices.mu.Lock()
+		defer g.devices.mu.Unlock()
+		return g.devices.healthy(), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	return g.allocatable(ctx, g.resource.Name())
-}
-
-// healthy returns the healthy devices of the last list sent to the kubelet, sorted.
-func (g *guard) healthy() []string {
-	list, _, _ := g.devices.latest()
-	var ids []string
-	for _, d := range list.GetDevices() {
-		if d.GetHealth() == v1beta1.Healthy {
-			ids = append(ids, d.GetID())
-		}
-	}
-	return ids
+	return g.Allocatable(ctx, g.resource.Name())
 }

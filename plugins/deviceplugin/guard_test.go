@@ -296,7 +296,7 @@ func TestPluginsThatStartAtOnce(t *testing.T) {
 		opened.Add(2)
 		for i := range later {
 			both.Go(func() {
-				s := &Server{resource: &watched{}, kubeletDir: dir, dir: folder}
+				s := &Server{Options: Options{KubeletDir: dir}, resource: &watched{}, dir: folder}
 				<-begin
 				listener, earlier, err := s.open()
 				opened.Done()
@@ -347,8 +347,10 @@ func guarded(t *testing.T, story func(*watched), before ...int) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{t: t, dir: dir, has: []string{"b", "a"}}
 		server := &Server{
-			resource: w, devices: &broadcast{}, kubeletDir: dir, allocatable: w.allocatable, observer: w,
-			log: slog.New(slog.DiscardHandler),
+			Options: Options{
+				KubeletDir: dir, Allocatable: w.allocatable, Observer: w, Log: slog.New(slog.DiscardHandler),
+			},
+			resource: w, devices: &broadcast{},
 		}
 		server.devices.publish([]Device{{ID: "a", Healthy: true}, {ID: "b", Healthy: true}, {ID: "c"}})
 		const own = "amd.com_gpu-BBBBBBBBBBBB.sock"

@@ -5,7 +5,6 @@ package deviceplugin
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -26,56 +25,47 @@ func newQuestion(resource string, request *v1beta1.ContainerPreferredAllocationR
 	}
 }
 
-// preference asks the Preferrer of a resource.
-type preference struct {
-	resource  string
-	preferrer Preferrer // nil if the resource has no preference
-	turn      system.Turn
-	observer  RegistrationObserver
-	log       *slog.Logger
-}
-
 // prefer asks the Preferrer and repairs the answer. Without an answer in time, the Preferrer's Alone choice
 // counts.
-func (p *preference) prefer(ctx context.Context, q *api.PreferRequest) []string {
+func (s *Server) prefer(ctx context.Context, q *api.PreferRequest) []string {
 	began := time.Now()
-	defer func() { p.observer.Preferred(p.resource, time.Since(began)) }()
-	if p.preferrer == nil {
+	defer func() { s.Observer.Preferred(s.resource.Name(), time.Since(began)) }()
+	if s.preferrer == nil {
 		return repair(q, nil)
 	}
-	given, err := p.ask(ctx, q)
+	given, err := s.ask(ctx, q)
 	if err != nil {
-		given = p.alone(q, err)
+		given = s.alone(q, err)
 	}
 	chosen := repair(q, given)
 	if !slices.Equal(given, chosen) {
-		p.log.Warn("preferred allocation repaired", "answer", given, "chosen", chosen)
+		s.Log.Warn("preferred allocation repaired", "answer", given, "chosen", chosen)
 	}
 	return chosen
 }
 
 // ask asks the Preferrer for at most CoordinatorLimit, one question at a time: a Preferrer that hangs in
 // spite of ctx occupies one goroutine, however many questions arrive.
-func (p *preference) ask(ctx context.Context, q *api.PreferRequest) ([]string, error) {
+func (s *Server) ask(ctx context.Context, q *api.PreferRequest) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, system.CoordinatorLimit)
 	defer cancel()
-	return system.AwaitResult(ctx, system.CallInTurn(ctx, p.turn, func() ([]string, error) {
-		return system.SurviveResult(p.log, func() ([]string, error) { return p.preferrer.Prefer(ctx, q) })
+	return system.AwaitResult(ctx, system.CallInTurn(ctx, s.turn, func() ([]string, error) {
+		return system.SurviveResult(s.Log, func() ([]string, error) { return s.preferrer.Prefer(ctx, q) })
 	}))
 }
 
 // alone returns the Preferrer's Alone choice, or nil if it panics.
-func (p *preference) alone(q *api.PreferRequest, cause error) []string {
-	chosen, _ := system.SurviveResult(p.log, func() ([]string, error) {
-		return p.preferrer.Alone(q, cause), nil
+func (s *Server) alone(q *api.PreferRequest, cause error) []string {
+	chosen, _ := system.SurviveResult(s.Log, func() ([]string, error) {
+		return s.preferrer.Alone(q, cause), nil
 	})
 	return chosen
 }
 
-// alive returns an error if the Preferrer hangs until ctx is done.
-func (p *preference) alive(ctx context.Context) error {
-	if p.turn.Await(ctx) != nil {
-		return fmt.Errorf("a preferred allocation of %s hangs: %w", p.resource, context.Cause(ctx))
+// Alive returns an error if the Preferrer hangs until ctx is done.
+func (s *Server) Alive(ctx context.Context) error {
+	if s.turn.Await(ctx) != nil {
+		return fmt.Errorf("a preferred allocation of %s hangs: %w", s.resource.Name(), context.Cause(ctx))
 	}
 	return nil
 }

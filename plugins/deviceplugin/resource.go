@@ -5,7 +5,6 @@
 // meet only in package coordination.
 //
 //	Run ─┬─ Resource.Watch ──▶ broadcast ──▶ every ListAndWatch stream gets the current list
-//	     ├─ stayRetiring: removes gone devices from the list when the kubelet does not need them
 //	     ├─ folder: a change in device-plugins/ triggers the checks
 //	     └─ stayRegistered: wait for kubelet.sock ─▶ new socket ─▶ serve ─▶ Register ─▶ attend
 //	                         ▲                                                            │

@@ -55,10 +55,10 @@ func (s *Server) Run(ctx context.Context) error {
 
 // connect prepares the way to the kubelet. The returned function serves the kubelet until ctx is done.
 func (s *Server) connect() (serve func(ctx context.Context) error, err error) {
-	if s.serve != nil {
+	if s.Serve != nil {
 		return s.serveDirectly, nil
 	}
-	folder, err := openFolder(s.dir, s.log)
+	folder, err := openFolder(s.dir, s.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *Server) connect() (serve func(ctx context.Context) error, err error) {
 		return nil, err
 	}
 	if len(removed) > 0 {
-		s.log.Info("removed old sockets", "sockets", removed)
+		s.Log.Info("removed old sockets", "sockets", removed)
 	}
 	return func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
@@ -80,15 +80,13 @@ func (s *Server) connect() (serve func(ctx context.Context) error, err error) {
 // serveDirectly serves a kubelet without sockets until ctx is done.
 func (s *Server) serveDirectly(ctx context.Context) error {
 	s.awaitList(ctx)
-	s.observer.Offered(s.resource.Name())
-	stopping := make(chan struct{})
-	stop := closeOnce(stopping)
+	s.Observer.Offered(s.resource.Name())
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	defer context.AfterFunc(ctx, stop)()
-	return s.serve(ctx, &service{
-		Server: s, stopping: stopping,
-		streamBegan: func() { s.observer.Registered(s.resource.Name()) },
-		streamEnded: func() { s.observer.Unregistered(s.resource.Name(), errStreamEnded) },
+	return s.Serve(ctx, &service{
+		Server: s, stopping: ctx.Done(),
+		streamBegan: func() { s.Observer.Registered(s.resource.Name()) },
+		streamEnded: func() { s.Observer.Unregistered(s.resource.Name(), errStreamEnded) },
 	})
 }
 
@@ -109,7 +107,7 @@ func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	s.observer.Offered(s.resource.Name())
+	s.Observer.Offered(s.resource.Name())
 	var pause backoff
 	var last system.Identity
 	for {
@@ -122,25 +120,25 @@ func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 		}
 		began := time.Now()
 		err := s.session(ctx, folder, kubelet)
-		s.observer.Unregistered(s.resource.Name(), err)
+		s.Observer.Unregistered(s.resource.Name(), err)
 		if ctx.Err() != nil {
 			return nil
 		}
 		wait := pause.next(time.Since(began))
-		s.log.Warn("not registered", "cause", err, "retry_in", wait)
-		folder.awaitNewKubelet(ctx, kubelet, wait)
+		s.Log.Warn("not registered", "cause", err, "retry_in", wait)
+		folder.awaitKubelet(ctx, kubelet, time.After(wait))
 	}
 }
 
-// awaitKubelet waits for kubelet.sock without a limit. With the plugin watcher it does not wait: the watcher
-// finds existing sockets when it starts.
+// awaitKubelet waits for kubelet.sock without a limit; it returns false when ctx is done. With the plugin
+// watcher it does not wait: the watcher finds existing sockets when it starts.
 func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (system.Identity, bool) {
 	kubelet, ok := folder.kubelet()
 	if ok || s.watched {
 		return kubelet, true
 	}
-	s.log.Info("waiting for the kubelet", "socket", folder.path(kubeletSocket))
-	return folder.awaitKubelet(ctx)
+	s.Log.Info("waiting for the kubelet", "socket", folder.path(kubeletSocket))
+	return folder.awaitKubelet(ctx, system.Identity{}, nil)
 }
 
 // session serves one socket: it listens, serves and registers, or is found, until a reason to start again.
@@ -165,7 +163,7 @@ func (s *Server) session(ctx context.Context, folder *folder, kubelet system.Ide
 	}()
 	socket := filepath.Base(listener.Addr().String())
 	if s.watched {
-		s.log.Info("waiting for the kubelet's plugin watcher", "socket", listener.Addr())
+		s.Log.Info("waiting for the kubelet's plugin watcher", "socket", listener.Addr())
 	} else {
 		found <- s.register(ctx, socket)
 	}
@@ -179,7 +177,7 @@ func (s *Server) open() (net.Listener, sockets, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	others, err := otherSockets(s.kubeletDir, "", s.resource.Name())
+	others, err := otherSockets(s.KubeletDir, "", s.resource.Name())
 	if err != nil {
 		return nil, nil, errors.Join(err, listener.Close())
 	}
@@ -210,11 +208,11 @@ func (s *Server) attend(ctx context.Context, folder *folder, a attendance) error
 			if err != nil {
 				return err
 			}
-			s.log.Info("registered", "socket", a.socket)
+			s.Log.Info("registered", "socket", a.socket)
 			tooLate = time.After(streamLimit)
 		case <-a.began:
 			a.began = nil
-			s.observer.Registered(s.resource.Name())
+			s.Observer.Registered(s.resource.Name())
 			guard.start(ctx)
 		case err := <-guard.lost:
 			return err
@@ -227,7 +225,7 @@ func (s *Server) attend(ctx context.Context, folder *folder, a attendance) error
 		case err := <-a.served:
 			return fmt.Errorf("serve %s: %w", a.socket, err)
 		case <-folder.look:
-			if folder.isNewKubelet(a.kubelet) {
+			if now, ok := folder.kubelet(); ok && now != a.kubelet {
 				return errNewKubelet
 			}
 			if !folder.has(a.socket) {
@@ -253,7 +251,7 @@ type sockets map[string]time.Time
 // resources. The second directory does not exist everywhere.
 func otherSockets(kubeletDir, socket, resource string) (sockets, error) {
 	found := sockets{}
-	for _, dir := range []string{"device-plugins", registryFolder} {
+	for _, dir := range []string{pluginsFolder, registryFolder} {
 		entries, err := os.ReadDir(filepath.Join(kubeletDir, dir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("read the sockets of other plugins: %w", err)

@@ -39,16 +39,13 @@ type Options struct {
 
 // Server serves one Resource to the kubelet.
 type Server struct {
-	resource    Resource
-	preference  preference
-	devices     *broadcast
-	watched     bool   // the plugin watcher finds the socket; otherwise the server registers
-	dir         string // directory of the socket, below the kubelet's
-	kubeletDir  string
-	allocatable func(ctx context.Context, resource string) ([]string, error)
-	serve       func(ctx context.Context, plugin v1beta1.DevicePluginServer) error // nil for sockets
-	observer    RegistrationObserver
-	log         *slog.Logger
+	Options
+	resource  Resource
+	preferrer Preferrer   // nil if the resource has no preference
+	turn      system.Turn // of questions to the preferrer
+	devices   *broadcast
+	watched   bool   // the plugin watcher finds the socket; otherwise the server registers
+	dir       string // directory of the socket, below the kubelet's
 }
 
 // New returns a Server; Run starts it. CheckName must accept the name of the Resource.
@@ -57,28 +54,20 @@ func New(options Options, resource Resource) (*Server, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	s := &Server{
-		resource:    resource,
-		devices:     &broadcast{},
-		watched:     options.Registration.watched(options.KubeletDir),
-		dir:         filepath.Join(options.KubeletDir, pluginsFolder),
-		kubeletDir:  options.KubeletDir,
-		allocatable: options.Allocatable,
-		serve:       options.Serve,
-		observer:    options.Observer,
-		log:         options.Log.With("resource", name),
+	options.Log = options.Log.With("resource", name)
+	if options.Observer == nil {
+		options.Observer = unobserved{}
 	}
-	if s.observer == nil {
-		s.observer = unobserved{}
+	s := &Server{
+		Options: options, resource: resource, turn: make(system.Turn, 1), devices: &broadcast{},
+		watched: options.Registration.watched(options.KubeletDir),
+		dir:     filepath.Join(options.KubeletDir, pluginsFolder),
 	}
 	if s.watched {
 		s.dir = filepath.Join(options.KubeletDir, registryFolder)
 	}
-	s.preference = preference{
-		resource: name, turn: make(system.Turn, 1), observer: s.observer, log: s.log,
-	}
 	if options.Preferred {
-		s.preference.preferrer, _ = resource.(Preferrer)
+		s.preferrer, _ = resource.(Preferrer)
 	}
 	if err := checkSocketPath(filepath.Join(s.dir, newSocketName(s.dir, name))); err != nil {
 		return nil, err
@@ -86,12 +75,10 @@ func New(options Options, resource Resource) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) options() *v1beta1.DevicePluginOptions {
-	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: s.preference.preferrer != nil}
+// pluginOptions returns the options of the plugin for the kubelet.
+func (s *Server) pluginOptions() *v1beta1.DevicePluginOptions {
+	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: s.preferrer != nil}
 }
-
-// Alive reports whether the Preferrer is responsive. It waits at most until ctx is done.
-func (s *Server) Alive(ctx context.Context) error { return s.preference.alive(ctx) }
 
 // service implements the kubelet's five calls on one socket.
 type service struct {
@@ -106,7 +93,7 @@ type service struct {
 func (s *service) GetDevicePluginOptions(
 	context.Context, *v1beta1.Empty,
 ) (*v1beta1.DevicePluginOptions, error) {
-	return s.options(), nil
+	return s.pluginOptions(), nil
 }
 
 // ListAndWatch sends the complete device list, once and after every change.
@@ -150,7 +137,7 @@ func (s *service) send(
 	stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse], list *v1beta1.ListAndWatchResponse,
 ) error {
 	if size := proto.Size(list); size > maxList {
-		s.log.Error("list of devices exceeds the kubelet's limit; reduce the number of devices, for example the "+
+		s.Log.Error("list of devices exceeds the kubelet's limit; reduce the number of devices, for example the "+
 			"replicas of each GPU",
 			"devices", len(list.GetDevices()), "bytes", size, "limit", maxList)
 		return status.Errorf(codes.ResourceExhausted, "%d devices in %d bytes, more than %d",
@@ -165,7 +152,7 @@ func (s *service) GetPreferredAllocation(
 ) (*v1beta1.PreferredAllocationResponse, error) {
 	answer := &v1beta1.PreferredAllocationResponse{}
 	for _, container := range request.GetContainerRequests() {
-		chosen := s.preference.prefer(ctx, newQuestion(s.resource.Name(), container))
+		chosen := s.prefer(ctx, newQuestion(s.resource.Name(), container))
 		answer.ContainerResponses = append(answer.ContainerResponses,
 			&v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: chosen})
 	}
@@ -190,7 +177,7 @@ func (s *service) Allocate(
 
 // allocate calls the Resource. A panic fails one pod, not the daemon.
 func (s *Server) allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
-	edits, err := system.SurviveResult(s.log.With("devices", ids), func() (container.Edits, error) {
+	edits, err := system.SurviveResult(s.Log.With("devices", ids), func() (container.Edits, error) {
 		return s.resource.Allocate(ctx, ids)
 	})
 	if system.Panicked(err) {
@@ -255,7 +242,7 @@ func (s *Server) register(ctx context.Context, socket string) error {
 		Version:      v1beta1.Version,
 		Endpoint:     socket,
 		ResourceName: s.resource.Name(),
-		Options:      s.options(),
+		Options:      s.pluginOptions(),
 	})
 	if err != nil {
 		return fmt.Errorf("register %s: %w", socket, err)
