@@ -87,7 +87,7 @@ func (a *announcement) publish(latest device.Announcement) {
 	}
 	a.latest = latest
 	a.message, a.taken = device.Encode(a.resource, a.kind, a.latest), make(chan struct{})
-	a.message.Version = &api.Version{Major: protocol.major, Minor: protocol.minor, Build: build()}
+	a.message.Version = ownVersion()
 	a.siblings.changed.Raise()
 }
 

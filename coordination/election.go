@@ -65,7 +65,7 @@ func (e *election) run(ctx context.Context) {
 // lock. The lock is released after the last write, even beyond writeTimeout: two servers never write the
 // coordinator's file at the same time.
 func (e *election) serveIfElected(ctx context.Context) error {
-	if err := prepareRunDir(e.config.RunDir); err != nil {
+	if err := makeRunDir(e.config.RunDir); err != nil {
 		return err
 	}
 	release, err := tryLock(e.config.RunDir)

@@ -136,32 +136,20 @@ func (m *membership) join(ctx context.Context) error {
 	m.foreign.Store(false)
 	m.joined.Store(true)
 	defer m.joined.Store(false)
-	s := &joinStream{stream: stream, member: m, acknowledged: system.NewTrigger()}
-	go func() { lose(s.receive()) }()
-	return s.run(ctx)
-}
-
-// joinStream is one Join call.
-type joinStream struct {
-	stream       api.Coordination_JoinClient
-	member       *membership
-	acknowledged system.Trigger
-}
-
-// run sends every new announcement until ctx is done.
-func (s *joinStream) run(ctx context.Context) error {
+	acknowledged := system.NewTrigger()
+	go func() { lose(receive(stream, acknowledged)) }()
 	sent := map[string]*api.Announcement{}
 	for {
-		messages, changed := s.member.announced.messages()
+		messages, changed := m.announced.messages()
 		for _, a := range messages {
 			if sent[a.GetResource()] == a {
 				continue
 			}
-			if err := s.announce(ctx, a); err != nil {
+			if err := m.announce(ctx, stream, acknowledged, a); err != nil {
 				return err
 			}
 			sent[a.GetResource()] = a
-			s.member.announced.release(a)
+			m.announced.release(a)
 		}
 		select {
 		case <-ctx.Done():
@@ -173,18 +161,20 @@ func (s *joinStream) run(ctx context.Context) error {
 
 // announce sends an announcement and waits for the acknowledgement that the server uses the announcement. An
 // announcement beyond the limits is logged and not sent.
-func (s *joinStream) announce(ctx context.Context, a *api.Announcement) error {
+func (m *membership) announce(
+	ctx context.Context, stream api.Coordination_JoinClient, acknowledged <-chan struct{}, a *api.Announcement,
+) error {
 	if err := checkAnnouncement(a); err != nil {
-		s.member.log.Error("placing devices of a resource without the other plugin: announcement exceeds a limit",
+		m.log.Error("placing devices of a resource without the other plugin: announcement exceeds a limit",
 			"resource", a.GetResource(), "reason", status.Convert(err).Message())
 		return nil
 	}
-	if err := s.stream.Send(a); err != nil { // the reason is that of receive
+	if err := stream.Send(a); err != nil { // the reason is that of receive
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
 	select {
-	case <-s.acknowledged:
+	case <-acknowledged:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -192,11 +182,11 @@ func (s *joinStream) announce(ctx context.Context, a *api.Announcement) error {
 }
 
 // receive forwards the server's acknowledgements until the stream breaks, and returns the reason.
-func (s *joinStream) receive() error {
+func receive(stream api.Coordination_JoinClient, acknowledged system.Trigger) error {
 	for {
-		if _, err := s.stream.Recv(); err != nil {
+		if _, err := stream.Recv(); err != nil {
 			return err
 		}
-		s.acknowledged.Fire() // there may be more acknowledgements than announcements
+		acknowledged.Fire() // there may be more acknowledgements than announcements
 	}
 }

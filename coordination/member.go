@@ -151,7 +151,14 @@ func (m *Member) record(ids []string) {
 func (m *Member) Pair(ctx context.Context, vfs []pairs.VF, file string) ([]pairs.Served, bool) {
 	ctx, cancel := context.WithTimeout(ctx, system.PairsLimit)
 	defer cancel()
-	answer, err := m.askPair(ctx, vfs, file)
+	q := &api.PairRequest{Resource: m.announced.resource, File: file}
+	for _, vf := range vfs {
+		q.Devices = append(q.Devices, vf.ID)
+		q.Vfs = append(q.Vfs, &api.PairVF{
+			Device: vf.ID, Address: vf.Address.String(), Rdma: vf.RDMA, Netdev: vf.Netdev,
+		})
+	}
+	answer, err := ask(ctx, m.client, q, (*nodeServer).Pair, api.CoordinationClient.Pair)
 	if err != nil {
 		m.log.Warn("no pairs for the container", "vfs", len(vfs), "error", err)
 		return nil, false
@@ -163,15 +170,4 @@ func (m *Member) Pair(ctx context.Context, vfs []pairs.VF, file string) ([]pairs
 		}
 	}
 	return served, answer.GetWritten()
-}
-
-func (m *Member) askPair(ctx context.Context, vfs []pairs.VF, file string) (*api.PairResponse, error) {
-	q := &api.PairRequest{Resource: m.announced.resource, File: file}
-	for _, vf := range vfs {
-		q.Devices = append(q.Devices, vf.ID)
-		q.Vfs = append(q.Vfs, &api.PairVF{
-			Device: vf.ID, Address: vf.Address.String(), Rdma: vf.RDMA, Netdev: vf.Netdev,
-		})
-	}
-	return ask(ctx, m.client, q, (*nodeServer).Pair, api.CoordinationClient.Pair)
 }

@@ -111,7 +111,7 @@ func flock(file *os.File, how int) error {
 // *ModeError if the node is in another mode, by the lock files in all possible run directories or, for
 // older device plugins without lock files, by the answers of the plugins.
 func Enter(ctx context.Context, own Mode, runDir, kubeletDir string) (leave func(), err error) {
-	if err := checkRunDir(runDir); err != nil {
+	if err := PrepareRunDir(runDir); err != nil {
 		return nil, err
 	}
 	leave, err = enterMode(own, runDir, RunDirs(kubeletDir)...)

@@ -33,7 +33,7 @@ type Node struct {
 // New prepares the run directory, reads the PCI tree and creates a client; New starts nothing. The error for
 // an unusable run directory contains advice.
 func New(config Config) (*Node, error) {
-	if err := checkRunDir(config.RunDir); err != nil {
+	if err := PrepareRunDir(config.RunDir); err != nil {
 		return nil, err
 	}
 	if config.Tree == nil {

@@ -53,7 +53,7 @@ func shortDir(t testing.TB) string {
 func heldDir(t *testing.T) (dir string, listener *net.UnixListener) {
 	t.Helper()
 	dir = filepath.Join(shortDir(t), "run")
-	if err := prepareRunDir(dir); err != nil {
+	if err := makeRunDir(dir); err != nil {
 		t.Fatal(err)
 	}
 	release, err := tryLock(dir)
@@ -61,7 +61,7 @@ func heldDir(t *testing.T) (dir string, listener *net.UnixListener) {
 		t.Fatal(err)
 	}
 	t.Cleanup(release)
-	if listener, err = listen(dir); err != nil {
+	if listener, err = (unixSocket{dir}).bind(); err != nil {
 		t.Fatal(err)
 	}
 	return dir, listener
@@ -285,7 +285,7 @@ func TestBadRunDir(t *testing.T) {
 	for dir, want := range map[string]string{
 		filepath.Join(base, strings.Repeat("x", 100)): "--run-dir", base: "is not a socket",
 	} {
-		if _, err := listen(dir); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (unixSocket{dir}).bind(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("listen in %s: %v, want %q", dir, err, want)
 		}
 	}
@@ -353,10 +353,10 @@ func TestReplacedSocketIsNoticed(t *testing.T) {
 // Who asks while one server is gone and the next has not begun waits for it.
 func TestStatusWaitsForTheNextServer(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
-	if err := prepareRunDir(dir); err != nil {
+	if err := makeRunDir(dir); err != nil {
 		t.Fatal(err)
 	}
-	dying, err := listen(dir)
+	dying, err := (unixSocket{dir}).bind()
 	if err != nil {
 		t.Fatal(err)
 	}

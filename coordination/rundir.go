@@ -85,12 +85,9 @@ func CheckSocketPlace(name string) error {
 	return nil
 }
 
-// PrepareRunDir creates the run directory if necessary and checks that the directory is usable.
-func PrepareRunDir(runDir string) error { return checkRunDir(runDir) }
-
-// prepareRunDir creates the run directory if necessary, and makes sure that only this user owns and can enter
-// the directory.
-func prepareRunDir(dir string) error {
+// makeRunDir creates the run directory if necessary, and makes sure that only this user owns and can enter the
+// directory.
+func makeRunDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return unusable(dir, err)
 	}
@@ -136,9 +133,9 @@ func unusable(dir string, err error) error {
 		"another --run-dir", dir, err)
 }
 
-// checkRunDir prepares the run directory and checks that the lock and the socket can be created.
-func checkRunDir(dir string) error {
-	if err := prepareRunDir(dir); err != nil {
+// PrepareRunDir creates the run directory if necessary, and checks that the lock and the socket can be created.
+func PrepareRunDir(dir string) error {
+	if err := makeRunDir(dir); err != nil {
 		return err
 	}
 	release, err := tryLock(dir)

@@ -91,8 +91,8 @@ func (s *nodeServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.
 			_ = s.coordinator.Returned(message.GetResource(), ids, false) // a failed one counts as granted
 			continue
 		}
-		client := versionOf(message.GetVersion())
-		if err := protocol.admits(client); err != nil {
+		client := message.GetVersion() // without one 0.0, which no program uses
+		if err := protocol.admits(version{client.GetMajor(), client.GetMinor()}); err != nil {
 			return status.Error(codes.Unimplemented, err.Error())
 		}
 		if err := s.peers.announce(p, message, s.announce); err != nil {
@@ -222,16 +222,24 @@ func (s *nodeServer) Status(ctx context.Context, _ *api.StatusRequest) (*api.Sta
 
 // Explain returns the decisions for a pod with their reasons; without a pod, all known decisions.
 func (s *nodeServer) Explain(ctx context.Context, q *api.ExplainRequest) (*api.ExplainResponse, error) {
-	switch {
-	case q.GetPod() == "" && q.GetNamespace() == "" && q.GetContainer() == "":
+	if q.GetPod() == "" && q.GetNamespace() == "" && q.GetContainer() == "" {
 		return &api.ExplainResponse{Decisions: s.coordinator.Recent()}, nil
-	case q.GetPod() == "":
+	}
+	return explain(ctx, q, s.coordinator.Explain)
+}
+
+// explain returns the decisions for a pod by a Teller's function.
+func explain(
+	ctx context.Context, q *api.ExplainRequest,
+	by func(ctx context.Context, namespace, pod, container string) ([]*api.Decision, error),
+) (*api.ExplainResponse, error) {
+	if q.GetPod() == "" {
 		return nil, status.Error(codes.InvalidArgument, "explain which pod?")
 	}
 	if err := checkIDs(q.GetPod()); err != nil {
 		return nil, err
 	}
-	found, err := s.coordinator.Explain(ctx, q.GetNamespace(), q.GetPod(), q.GetContainer())
+	found, err := by(ctx, q.GetNamespace(), q.GetPod(), q.GetContainer())
 	if err != nil {
 		return nil, status.Error(codes.NotFound, err.Error())
 	}
@@ -241,8 +249,7 @@ func (s *nodeServer) Explain(ctx context.Context, q *api.ExplainRequest) (*api.E
 // joined is a connected plugin. Only its Join call changes it, through peers.
 type joined struct {
 	pid       int64
-	version   version
-	build     string                       // version of the plugin's program; "" if not reported
+	version   *api.Version
 	announced map[string]*api.Announcement // the last one of each resource
 }
 
@@ -316,7 +323,7 @@ func (p *peers) announce(
 func (p *peers) record(j *joined, m *api.Announcement) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	j.version, j.build = versionOf(m.GetVersion()), m.GetVersion().GetBuild()
+	j.version = m.GetVersion()
 	j.announced[m.GetResource()] = m
 	return p.newest(m.GetResource()) == j
 }
@@ -343,7 +350,7 @@ func (p *peers) encode() []*api.Peer {
 		list = append(list, &api.Peer{
 			Pid:       j.pid,
 			Serves:    j.pid == int64(os.Getpid()),
-			Version:   &api.Version{Major: j.version.major, Minor: j.version.minor, Build: j.build},
+			Version:   j.version,
 			Resources: slices.Sorted(maps.Keys(j.announced)),
 		})
 	}

@@ -51,32 +51,21 @@ func (s unixSocket) Dial(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 
 // Listen binds the socket, for a limited number of connections.
 func (s unixSocket) Listen() (net.Listener, error) {
-	listener, err := listen(s.runDir)
+	listener, err := s.bind()
 	if err != nil {
 		return nil, err
 	}
-	return newLimitedListener(listener), nil
+	return limitedListener{listener, make(chan struct{}, maxConnections)}, nil
 }
 
-// Credentials returns the check of a peer's user.
-func (unixSocket) Credentials() credentials.TransportCredentials { return peerCredentials{} }
-
-// AwaitReplaced watches the file.
-func (s unixSocket) AwaitReplaced(ctx context.Context, looked func()) error {
-	return awaitReplaced(ctx, s.runDir, looked)
-}
-
-// Remove removes the file.
-func (s unixSocket) Remove() error { return removeSocket(s.runDir) }
-
-// listen binds the coordination socket. Must be called with the lock: an existing socket then belongs to an
-// ended process. The caller removes the socket, unless another process has replaced the socket.
-func listen(runDir string) (*net.UnixListener, error) {
-	name := SocketPath(runDir)
+// bind binds the socket. An existing socket belongs to an ended process. The caller removes the socket, unless
+// another process has replaced the socket.
+func (s unixSocket) bind() (*net.UnixListener, error) {
+	name := SocketPath(s.runDir)
 	if err := CheckSocketPlace(name); err != nil {
 		return nil, err
 	}
-	if err := removeSocket(runDir); err != nil {
+	if err := s.Remove(); err != nil {
 		return nil, err
 	}
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
@@ -91,8 +80,12 @@ func listen(runDir string) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-func removeSocket(runDir string) error {
-	if err := os.Remove(SocketPath(runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// Credentials returns the check of a peer's user.
+func (unixSocket) Credentials() credentials.TransportCredentials { return peerCredentials{} }
+
+// Remove removes the file.
+func (s unixSocket) Remove() error {
+	if err := os.Remove(SocketPath(s.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove coordination socket: %w", err)
 	}
 	return nil
@@ -101,11 +94,10 @@ func removeSocket(runDir string) error {
 // errReplaced means that the socket in the run directory is gone or belongs to another process.
 var errReplaced = errors.New("the coordination socket was removed or replaced")
 
-// awaitReplaced checks the socket until ctx is done, and returns an error after a replacement of the socket.
-// Each change of the file, such as removal or replacement, causes a check. Further checks every electionPause
-// detect changes of parent directories, also on file systems without notification. Each check calls looked.
-func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
-	path := SocketPath(runDir) // not the directory, with its many writes
+// AwaitReplaced watches the file: each change, such as removal or replacement, causes a check. Further checks
+// every electionPause detect changes of parent directories, also on file systems without notification.
+func (s unixSocket) AwaitReplaced(ctx context.Context, looked func()) error {
+	path := SocketPath(s.runDir) // not the directory, with its many writes
 	ours, ok := system.Identify(path)
 	if !ok {
 		return errReplaced
@@ -120,14 +112,10 @@ func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
 	})
 }
 
-// limitedListener rejects connections beyond maxConnections.
+// limitedListener rejects connections beyond its slots.
 type limitedListener struct {
 	*net.UnixListener
-	slots chan struct{}
-}
-
-func newLimitedListener(l *net.UnixListener) limitedListener {
-	return limitedListener{l, make(chan struct{}, maxConnections)}
+	slots chan struct{} // with room for maxConnections
 }
 
 // Accept returns the next connection within the limit, and closes other connections.
@@ -240,8 +228,10 @@ func (v version) admits(client version) error {
 // build returns the version of this program, for people.
 var build = program.Text
 
-// versionOf returns the version in a message; without a version 0.0, which no program uses.
-func versionOf(m *api.Version) version { return version{m.GetMajor(), m.GetMinor()} }
+// ownVersion returns the version of this program.
+func ownVersion() *api.Version {
+	return &api.Version{Major: protocol.major, Minor: protocol.minor, Build: build()}
+}
 
 // Limits of a client's messages, besides device.MaxDevices for each resource. The kubelet accepts about
 // 40,000 devices in one message, resource names of up to 317 bytes and device IDs of up to 63 bytes.

@@ -55,7 +55,7 @@ func Tell(ctx context.Context, runDir string, socket Socket, teller Teller, log 
 func serveTeller(
 	ctx context.Context, runDir string, socket Socket, teller Teller, log *slog.Logger,
 ) error {
-	if err := prepareRunDir(runDir); err != nil {
+	if err := makeRunDir(runDir); err != nil {
 		return err
 	}
 	release, err := tryLock(runDir)
@@ -137,10 +137,7 @@ func (s tellerServer) Status(ctx context.Context, _ *api.StatusRequest) (*api.St
 	answer := s.teller.Status(ctx)
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
 	answer.Pid, answer.Mode = int64(os.Getpid()), string(DRA)
-	own := &api.Peer{
-		Pid: answer.GetPid(), Serves: true,
-		Version: &api.Version{Major: protocol.major, Minor: protocol.minor, Build: build()},
-	}
+	own := &api.Peer{Pid: answer.GetPid(), Serves: true, Version: ownVersion()}
 	for _, r := range answer.GetResources() {
 		own.Resources = append(own.Resources, r.GetName())
 	}
@@ -150,15 +147,5 @@ func (s tellerServer) Status(ctx context.Context, _ *api.StatusRequest) (*api.St
 
 // Explain returns the decisions for a pod.
 func (s tellerServer) Explain(ctx context.Context, q *api.ExplainRequest) (*api.ExplainResponse, error) {
-	if q.GetPod() == "" {
-		return nil, status.Error(codes.InvalidArgument, "explain which pod?")
-	}
-	if err := checkIDs(q.GetPod()); err != nil {
-		return nil, err
-	}
-	found, err := s.teller.Explain(ctx, q.GetNamespace(), q.GetPod(), q.GetContainer())
-	if err != nil {
-		return nil, status.Error(codes.NotFound, err.Error())
-	}
-	return &api.ExplainResponse{Decisions: found}, nil
+	return explain(ctx, q, s.teller.Explain)
 }
