@@ -35,8 +35,7 @@ func (tx *transaction) answerQuestion(
 	b := tx.books()
 	offer := newOffer(b, q, &container)
 	tx.warnHeld(b, q, offer)
-	builder := requestBuilder{newPrediction(b, &o), q, &container, offer}
-	request, remark := builder.buildRequest()
+	request, remark := newRequestBuilder(b, &o, q, &container, offer).buildRequest()
 	known.Remark = remark
 	choice, err := placement.Choose(tx.tree, request)
 	if err != nil {

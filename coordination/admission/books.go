@@ -47,27 +47,6 @@ func (b *books) failedFunctions() (functions []topology.Address) {
 	return slices.Compact(functions)
 }
 
-// free returns the healthy devices of a resource without a holder, ordered by address and ID.
-func (b *books) free(r *device.Resource) (free []device.Device) {
-	for _, d := range r.Ordered() {
-		if d.Healthy && b.isFree(r.Name, d.ID) {
-			free = append(free, d)
-		}
-	}
-	return free
-}
-
-// freeOn returns the free devices of a resource on NUMA nodes, including devices of unknown node. An empty
-// set of nodes means all nodes.
-func (b *books) freeOn(r *device.Resource, nodes map[int]bool) (free []placement.Device) {
-	for _, d := range b.free(r) {
-		if isOn(d, nodes) {
-			free = append(free, d.Placed())
-		}
-	}
-	return free
-}
-
 // isOn reports whether a device can be on one of several NUMA nodes. An empty set means all nodes.
 func isOn(d device.Device, nodes map[int]bool) bool {
 	n, known := d.NUMA.Number()
@@ -137,17 +116,6 @@ func ownerName(h *holders.Holder) string {
 	}
 }
 
-// ownerNames returns the names of the holders of devices, without a container's own, for people.
-func (b *books) ownerNames(name string, ids []string, c *recipient) (owners []string) {
-	for _, id := range ids {
-		if h := b.held.Of(name, id); h != nil && !c.Has(name, id) {
-			owners = append(owners, ownerName(h))
-		}
-	}
-	slices.Sort(owners)
-	return slices.Compact(owners)
-}
-
 // resourceHalf is the half of a request for a resource.
 type resourceHalf struct {
 	resource *device.Resource
@@ -183,44 +151,17 @@ func newOffer(b *books, q *api.PreferRequest, c *recipient) offer {
 
 // half returns the half for the question's resource.
 func (o offer) half(r *device.Resource, size int) placement.Half {
-	half := placement.Half{Count: size}
-	for _, id := range o.must {
-		half.Held = append(half.Held, r.Device(id).Placed())
-	}
-	for _, id := range r.Permit(o.must, o.free, size) {
-		half.Free = append(half.Free, r.Device(id).Placed())
-	}
-	return half
+	return placement.Half{Count: size, Held: r.Placed(o.must), Free: r.Placed(r.Permit(o.must, o.free, size))}
 }
 
 // permitted returns the free devices of a resource that the kubelet will offer on NUMA nodes and the rule for
-// shared devices permits.
-func (b *books) permitted(
-	r *device.Resource, nodes map[int]bool, held []placement.Device, size int,
-) (permitted []placement.Device) {
-	free := idsOf(b.freeOn(r, nodes))
-	for _, id := range r.Permit(idsOf(held), free, size) {
-		permitted = append(permitted, r.Device(id).Placed())
+// shared devices permits to a container that has devices.
+func (b *books) permitted(r *device.Resource, nodes map[int]bool, has []string, size int) []placement.Device {
+	var free []string
+	for _, d := range r.Ordered() {
+		if d.Healthy && b.isFree(r.Name, d.ID) && isOn(d, nodes) {
+			free = append(free, d.ID)
+		}
 	}
-	return permitted
-}
-
-func idsOf(devices []placement.Device) (ids []string) {
-	for _, d := range devices {
-		ids = append(ids, d.ID)
-	}
-	return ids
-}
-
-// ownDevices returns the devices of a resource allocated to a container or, without any, inherited from init
-// containers.
-func ownDevices(c *recipient, r *device.Resource) (all []placement.Device) {
-	ids := c.Devices[r.Name]
-	if len(ids) == 0 {
-		ids = c.Inherits[r.Name]
-	}
-	for _, id := range ids {
-		all = append(all, r.Device(id).Placed())
-	}
-	return all
+	return r.Placed(r.Permit(has, free, size))
 }

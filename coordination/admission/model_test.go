@@ -109,7 +109,9 @@ func (j *judge) takenForFree() map[string][]string {
 	free := map[string][]string{}
 	for name, kind := range map[string]device.Kind{gpus: device.GPU, vfs: device.VF} {
 		spare, _ := s.books().spareAndTaken(kind, s.open.container)
-		free[name] = idsOf(spare)
+		for _, d := range spare {
+			free[name] = append(free[name], d.ID)
+		}
 	}
 	return free
 }

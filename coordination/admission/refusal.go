@@ -182,21 +182,33 @@ func newMisalignment(
 	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: "+
 		"GPU %s and VF %s are %s apart; %s", devices, placement.Together(pairs), len(pairs), apart.GPU.Address,
 		apart.VF.Address, apart.Distance.Level, near)
-	return refusal{said: sentence + " (" + describeRequirement(alignment) + ")", owners: owners}
-}
-
-// describeRequirement returns the origin of the requirement: the administrator, or the pod alone. The text
-// ends a refusal, in brackets; the kubelet appends ", which is unexpected".
-func describeRequirement(alignment intent.Alignment) string {
+	origin := intent.Relaxation // the pod alone requires alignment
 	if alignment == intent.Required {
-		return fmt.Sprintf("the plugins' flag --alignment=%s asks that of every pod", intent.Required)
+		origin = fmt.Sprintf("the plugins' flag --alignment=%s asks that of every pod", intent.Required)
 	}
-	return intent.Relaxation
+	return refusal{sentence + " (" + origin + ")", owners} // the kubelet appends ", which is unexpected"
 }
 
 // describeNear describes the VFs on the switch of a GPU, and returns the holders besides a container.
 func describeNear(b *books, gpu topology.Address, own *recipient) (near string, owners []string) {
-	free, all, owners := vfsNear(b, gpu, own)
+	free, all := 0, 0
+	for _, r := range b.resources.OfKind(device.VF) {
+		for id, vf := range r.Devices {
+			if !b.tree.Distance(gpu, vf.Address).Level.Direct() {
+				continue
+			}
+			all++
+			holder := b.held.Of(r.Name, id)
+			if vf.Healthy && holder == nil {
+				free++
+			}
+			if holder != nil && !own.Has(r.Name, id) {
+				owners = append(owners, ownerName(holder))
+			}
+		}
+	}
+	slices.Sort(owners)
+	owners = slices.Compact(owners)
 	name := b.tree.Switch(gpu)
 	if !topology.IsSwitch(name) {
 		return fmt.Sprintf("the GPU is on no switch (%s)", name), owners
@@ -206,22 +218,4 @@ func describeNear(b *books, gpu topology.Address, own *recipient) (near string, 
 		near += ", the rest is held"
 	}
 	return near, owners
-}
-
-// vfsNear counts the VFs on the switch of a GPU, and returns the holders besides a container.
-func vfsNear(b *books, gpu topology.Address, own *recipient) (free, all int, owners []string) {
-	for _, r := range b.resources.OfKind(device.VF) {
-		for id, vf := range r.Devices {
-			if !b.tree.Distance(gpu, vf.Address).Level.Direct() {
-				continue
-			}
-			all++
-			if vf.Healthy && b.isFree(r.Name, id) {
-				free++
-			}
-			owners = append(owners, b.ownerNames(r.Name, []string{id}, own)...)
-		}
-	}
-	slices.Sort(owners)
-	return free, all, slices.Compact(owners)
 }

@@ -18,18 +18,37 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// requestBuilder converts a question to a request of package placement.
+// requestBuilder converts a question to a request of package placement. It predicts the NUMA nodes chosen by
+// the kubelet's Topology Manager.
 type requestBuilder struct {
-	prediction
+	*books
+	model.TopologyManager
+	cpus      kubelet.Reading[cpus]
 	question  *api.PreferRequest
+	resource  *device.Resource // of the question
+	offered   map[int]bool     // NUMA nodes of the offered devices
 	container *recipient
 	offer     offer
+}
+
+// newRequestBuilder returns a builder by what was read. Where the Topology Manager is unknown, the documented
+// rule is the best guess, and refuses nobody (findMisalignment).
+func newRequestBuilder(
+	b *books, o *observation, q *api.PreferRequest, container *recipient, offer offer,
+) requestBuilder {
+	manager, err := o.manager.Get()
+	if err != nil {
+		manager = model.TopologyManager{Rule: model.Documented(nil)}
+	}
+	return requestBuilder{
+		b, manager, o.cpus, q, b.resources[q.GetResource()],
+		b.resources.Nodes(q.GetResource(), q.GetAvailable()), container, offer,
+	}
 }
 
 // buildRequest returns the request: the container's whole request if known; else the half in question, with
 // the second half as allocated before or as most likely to follow. The remark is for people.
 func (b requestBuilder) buildRequest() (request placement.Request, remark string) {
-	r := b.resources[b.question.GetResource()]
 	if b.container.Asker != nil {
 		all := b.knownHalves()
 		remark = useChosen(b.books, b.container.Asker, all)
@@ -38,13 +57,13 @@ func (b requestBuilder) buildRequest() (request placement.Request, remark string
 		}
 	} else {
 		first := b.questionHalf()
-		r.Kind.AddTo(&request, first)
-		r.Kind.Other().AddTo(&request, b.otherHalf(first.Count))
+		b.resource.Kind.AddTo(&request, first)
+		b.resource.Kind.Other().AddTo(&request, b.otherHalf(first.Count))
 	}
 	for _, gpus := range b.resources.OfKind(device.GPU) {
 		request.Links = append(request.Links, gpus.Links...)
 	}
-	if len(b.resources.Nodes(b.question.GetResource(), b.question.GetAvailable())) == 0 && b.manyNodes() {
+	if len(b.offered) == 0 && b.manyNodes() {
 		remark = strings.TrimPrefix(fmt.Sprintf("%s; the kubelet's NUMA nodes are not predicted: more than %d "+
 			"have devices", remark, cmp.Or(b.Rule.MaxNodes, model.MaxNodes)), "; ")
 	}
@@ -59,20 +78,24 @@ func (b requestBuilder) buildRequest() (request placement.Request, remark string
 // takes any.
 func (b requestBuilder) knownHalves() []resourceHalf {
 	var all []resourceHalf
-	q, c := b.question, b.container
-	nodes, admitted := b.nodes(func() (model.Mask, bool) { return b.predictNodes(c) })
+	c := b.container
+	nodes, admitted := b.nodes(b.predictNodes)
 	for _, name := range slices.Sorted(maps.Keys(c.Asker.Requests)) {
 		r := b.resources[name]
-		switch {
-		case r == nil: // of a different plugin
-		case name == q.GetResource():
-			all = append(all, resourceHalf{r, b.offer.half(r, int(q.GetSize()))})
+		switch r {
+		case nil: // of a different plugin
+		case b.resource:
+			all = append(all, resourceHalf{r, b.offer.half(r, int(b.question.GetSize()))})
 		default:
-			half := placement.Half{Count: c.Asker.Requests[name], Held: ownDevices(c, r)}
+			own := c.Devices[name]
+			if len(own) == 0 {
+				own = c.Inherits[name]
+			}
+			half := placement.Half{Count: c.Asker.Requests[name], Held: r.Placed(own)}
 			if len(half.Held) > half.Count {
 				half.Held, half.Free = nil, half.Held
 			} else if admitted {
-				half.Free = b.permitted(r, nodes, half.Held, half.Count)
+				half.Free = b.permitted(r, nodes, own, half.Count)
 			}
 			half.Count = min(half.Count, len(half.Held)+len(half.Free))
 			all = append(all, resourceHalf{r, half})
@@ -81,12 +104,21 @@ func (b requestBuilder) knownHalves() []resourceHalf {
 	return all
 }
 
-// nodes returns the same as nodesOf, but all NUMA nodes on a node with manyNodes: the rule rejects every
-// container there, while the kubelet may run with the option max-allowable-numa-nodes.
+// nodes returns the NUMA nodes for a question: the nodes of the offered devices or, for devices without NUMA
+// node (excludeTopology), the predicted nodes. False means that the Topology Manager rejects the container;
+// on a node with manyNodes the result is all NUMA nodes: the rule rejects every container there, while the
+// kubelet may run with the option max-allowable-numa-nodes.
 func (b requestBuilder) nodes(predict func() (model.Mask, bool)) (nodes map[int]bool, admitted bool) {
-	nodes, admitted = b.nodesOf(b.question, predict)
+	if len(b.offered) > 0 {
+		return b.offered, true
+	}
+	predicted, admitted := predict()
 	if !admitted && b.manyNodes() {
 		return nil, true
+	}
+	nodes = map[int]bool{}
+	for _, n := range predicted.Numbers() {
+		nodes[n] = true
 	}
 	return nodes, admitted
 }
@@ -94,10 +126,9 @@ func (b requestBuilder) nodes(predict func() (model.Mask, bool)) (nodes map[int]
 // questionHalf returns the half in question: required devices, devices of the same kind from further
 // resources (VFs of different rails), and the choice.
 func (b requestBuilder) questionHalf() placement.Half {
-	r := b.resources[b.question.GetResource()]
-	half := b.offer.half(r, int(b.question.GetSize()))
-	for _, of := range b.resources.OfKind(r.Kind) {
-		if of != r {
+	half := b.offer.half(b.resource, int(b.question.GetSize()))
+	for _, of := range b.resources.OfKind(b.resource.Kind) {
+		if of != b.resource {
 			held := device.All(of.Select(b.container.Devices[of.Name]))
 			half.Held, half.Count = append(half.Held, held.Held...), half.Count+held.Count
 		}
@@ -108,7 +139,7 @@ func (b requestBuilder) questionHalf() placement.Half {
 // otherHalf returns the container's half of the second kind. For a container without such devices, or with
 // inherited devices, the same count as in question is planned: pairs are the common request.
 func (b requestBuilder) otherHalf(count int) placement.Half {
-	kind := b.resources[b.question.GetResource()].Kind.Other()
+	kind := b.resource.Kind.Other()
 	held := b.resources.Held(b.container.Devices, kind)
 	if len(held) > 0 {
 		return device.All(held)
@@ -142,94 +173,54 @@ type cpus struct {
 	free  topology.CPUSet
 }
 
-// prediction predicts the NUMA nodes chosen by the kubelet's Topology Manager.
-type prediction struct {
-	*books
-	model.TopologyManager
-	cpus kubelet.Reading[cpus]
-}
-
-// newPrediction returns a prediction by what was read. Where the Topology Manager is unknown, the documented
-// rule is the best guess, and refuses nobody (findMisalignment).
-func newPrediction(b *books, o *observation) prediction {
-	manager, err := o.manager.Get()
-	if err != nil {
-		manager = model.TopologyManager{Rule: model.Documented(nil)}
-	}
-	return prediction{b, manager, o.cpus}
-}
-
-// nodesOf returns the NUMA nodes for a question: the nodes of the offered devices or, for devices without
-// NUMA node (excludeTopology), the predicted nodes. False means that the Topology Manager will reject the
-// container.
-func (p prediction) nodesOf(
-	q *api.PreferRequest, predict func() (model.Mask, bool),
-) (nodes map[int]bool, admitted bool) {
-	nodes = p.resources.Nodes(q.GetResource(), q.GetAvailable())
-	if len(nodes) > 0 {
-		return nodes, true
-	}
-	predicted, admitted := predict()
-	for _, n := range predicted.Numbers() {
-		nodes[n] = true
-	}
-	return nodes, admitted
-}
-
 // predictNodes returns the NUMA nodes for a container with known requests. If devices and known CPUs do not
 // fit together, the devices alone decide.
-func (p prediction) predictNodes(c *recipient) (nodes model.Mask, admitted bool) {
-	if p.ScopePod {
-		return p.Rule.Nodes(p.podDemands(c))
+func (b requestBuilder) predictNodes() (nodes model.Mask, admitted bool) {
+	c := b.container
+	if b.ScopePod {
+		return b.Rule.Nodes(b.demands(intent.Total(c.Asker.Beside), b.addPods))
 	}
-	demands := p.deviceDemands(c)
-	if read, err := p.cpus.Get(); err == nil && c.Asker.CPUs > 0 {
-		nodes, admitted = p.Rule.Nodes(append(slices.Clip(demands),
+	demands := b.demands(c.Asker.Requests, b.addOwn)
+	if read, err := b.cpus.Get(); err == nil && c.Asker.CPUs > 0 {
+		nodes, admitted = b.Rule.Nodes(append(slices.Clip(demands),
 			model.CPUDemand(c.Asker.CPUs, read.nodes, read.free)))
 	}
 	if !admitted {
-		nodes, admitted = p.Rule.Nodes(demands)
+		nodes, admitted = b.Rule.Nodes(demands)
 	}
 	return nodes, admitted
 }
 
-// deviceDemands returns the device demands of a container with known requests.
-func (p prediction) deviceDemands(c *recipient) []model.Demand {
-	var demands []model.Demand
-	for name, count := range c.Asker.Requests {
-		r := p.resources[name]
-		if r == nil {
-			continue
+// demands returns the device demands of requests, to which add adds the devices that are free for them alone.
+func (b requestBuilder) demands(
+	requests map[string]int, add func(*model.Demand, *device.Resource),
+) (demands []model.Demand) {
+	for name, count := range requests {
+		if r := b.resources[name]; r != nil {
+			demand := b.demand(count, r)
+			add(&demand, r)
+			demands = append(demands, demand)
 		}
-		demand := p.demand(count, r)
-		for _, id := range slices.Concat(c.Devices[name], c.Inherits[name]) {
-			demand.Reused.Add(r.Device(id).NUMA)
-			demand.Free.Add(r.Device(id).NUMA)
-		}
-		demands = append(demands, demand)
 	}
 	return demands
 }
 
-// podDemands returns the device demands of the pod of a container with known requests, as before the pod's
-// admission: what its containers hold was free then.
-func (p prediction) podDemands(c *recipient) []model.Demand {
-	var demands []model.Demand
-	for name, count := range intent.Total(c.Asker.Beside) {
-		r := p.resources[name]
-		if r == nil {
-			continue
-		}
-		demand := p.demand(count, r)
-		for _, d := range r.Ordered() {
-			if h := p.held.Of(name, d.ID); h != nil && h.UID == c.Asker.UID && d.Healthy {
-				demand.Free.Add(d.NUMA)
-			}
-		}
-		demands = append(demands, demand)
+// addOwn adds the devices that the container has, or inherits.
+func (b requestBuilder) addOwn(to *model.Demand, r *device.Resource) {
+	for _, id := range slices.Concat(b.container.Devices[r.Name], b.container.Inherits[r.Name]) {
+		to.Reused.Add(r.Device(id).NUMA)
+		to.Free.Add(r.Device(id).NUMA)
 	}
-	return demands
+}
+
+// addPods adds the devices of the container's pod: before the pod's admission they were free.
+func (b requestBuilder) addPods(to *model.Demand, r *device.Resource) {
+	for _, d := range r.Ordered() {
+		if h := b.held.Of(r.Name, d.ID); h != nil && h.UID == b.container.Asker.UID && d.Healthy {
+			to.Free.Add(d.NUMA)
+		}
+	}
 }
 
 // manyNodes reports whether more NUMA nodes have devices than the Topology Manager supports.
-func (p prediction) manyNodes() bool { return p.Rule.TooMany(p.demand(1, p.resources.All()...)) }
+func (b requestBuilder) manyNodes() bool { return b.Rule.TooMany(b.demand(1, b.resources.All()...)) }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // Limits of announcements. The largest known nodes have 63 GPU partitions and some hundred VFs, but eight
@@ -273,6 +274,9 @@ func (r *Resource) Select(ids []string) (devices []Device) {
 	}
 	return devices
 }
+
+// Placed returns devices by ID for package placement.
+func (r *Resource) Placed(ids []string) []placement.Device { return All(r.Select(ids)).Held }
 
 // Ordered returns all devices by address and ID. The result must not be changed.
 func (r *Resource) Ordered() []Device {
