@@ -150,15 +150,19 @@ func (l listing) arrivals(view kubelet.View) (arrived []kubelet.Pod) {
 func (e *evidence) IsGone(c *recipient) bool {
 	view, unread := e.View.Get()
 	answer, unknown := e.Answer.Get()
+	lives := func(p kubelet.Pod) bool { return slices.Contains(view.Pods, p) }
 	switch {
 	case c.Asker != nil && unknown == nil:
 		return !slices.ContainsFunc(answer.Pods, func(p intent.Pod) bool { return p.UID == c.Asker.UID })
 	case unread != nil:
 		return false
-	case c.Asker == nil:
-		return isGone(c, view, e.Listing.arrivals(view))
-	default:
-		return !slices.ContainsFunc(c.Pods, func(p kubelet.Pod) bool { return slices.Contains(view.Pods, p) })
+	case c.Asker != nil:
+		return !slices.ContainsFunc(c.Pods, lives)
+	case c.Owner != nil: // unknown to request sources: its devices are gone
+		return !c.shownBy(view, *c.Owner)
+	default: // pods have arrived since the last List, and a candidate pod is gone
+		return len(e.Listing.arrivals(view)) > 0 &&
+			slices.ContainsFunc(c.Pods, func(p kubelet.Pod) bool { return !lives(p) })
 	}
 }
 
@@ -174,18 +178,4 @@ func (e *evidence) IsUnrelated(c *recipient) bool {
 		return e.Late && e.View.IsKnown()
 	}
 	return e.Late || e.View.IsKnown() && e.Progress == progressUnknown && !e.Recent
-}
-
-// isGone reports whether a view proves the end of a container unknown to request sources: its devices are
-// gone, or pods have arrived since the last List and a candidate pod is gone.
-func isGone(c *recipient, view kubelet.View, arrived []kubelet.Pod) bool {
-	lives := func(p kubelet.Pod) bool { return slices.Contains(view.Pods, p) }
-	switch {
-	case c.Owner != nil:
-		return !c.shownBy(view, *c.Owner)
-	case len(arrived) == 0:
-		return false
-	default:
-		return slices.ContainsFunc(c.Pods, func(p kubelet.Pod) bool { return !lives(p) })
-	}
 }

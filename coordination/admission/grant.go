@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
@@ -110,11 +109,11 @@ func (tx *transaction) isAsked(name string, ids []string) bool {
 func recipientOf(s *state, g grant, e *evidence) *recipient {
 	c := recipient{Unasked: true}
 	n := e.Newest
-	switch found := e.IdentifyRecipient(&api.PreferRequest{Resource: g.name, Size: uint32(len(g.ids))}); {
+	switch found := e.IdentifyRecipient(kubeletCall{resource: g.name, size: len(g.ids)}); {
 	case g.plan != nil:
 		c = *s.open.container
 	case found != nil:
-		c = e.ContainerOf(found, g.name)
+		c = e.containerOf(found, e.continued(g.name))
 		if c.ID == 0 && s.open != nil && s.open.container.Asker.Is(found) {
 			c.ID = s.open.container.ID
 		} else if c.ID == 0 {

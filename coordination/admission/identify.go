@@ -14,9 +14,22 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
+// kubeletCall is a call of the kubelet for a container: a question, or an Allocate that had none.
+type kubeletCall struct {
+	resource string
+	size     int
+	include  []string // the devices that the answer has to include
+}
+
+// callOf returns the call of a question.
+func callOf(q *api.PreferRequest) kubeletCall {
+	return kubeletCall{q.GetResource(), int(q.GetSize()), q.GetMustInclude()}
+}
+
 // IdentifyContainer returns the container of a question, with its devices so far.
 func (e *evidence) IdentifyContainer(q *api.PreferRequest) (recipient, knowledge) {
 	following, why := e.following(q)
+	call := callOf(q)
 	isNewest := following != nil && following == e.Newest
 	known := knowledge{Source: intent.Inference, Why: why}
 	view, unread := e.View.Get()
@@ -29,7 +42,7 @@ func (e *evidence) IdentifyContainer(q *api.PreferRequest) (recipient, knowledge
 		following = &c
 	}
 	if answer, err := e.Answer.Get(); err == nil {
-		asker := e.likeliest(q, e.narrow(e.candidates(q, answer), following), answer)
+		asker := e.likeliest(call, e.narrow(e.candidates(call, answer), following), answer)
 		if asker == nil {
 			known.Why += fmt.Sprintf(" (%s shows no container that lacks %d)", answer.Source, q.GetSize())
 		} else {
@@ -42,31 +55,32 @@ func (e *evidence) IdentifyContainer(q *api.PreferRequest) (recipient, knowledge
 	}
 	c.Shown = c.Owner != nil && c.shownBy(view, *c.Owner)
 	if c.Owner == nil && c.Pods == nil {
-		c.Pods = e.possiblePods(c.Asker)
+		c.Pods = e.arrived()
+		if c.Asker != nil {
+			c.Pods = c.Asker.Pods
+		}
 	}
-	c.Looked = c.Looked || unread == nil || len(q.GetMustInclude()) > 0 && following == nil
+	c.Looked = c.Looked || unread == nil || len(call.include) > 0 && following == nil
 	known.Asker = c.Asker
 	return c, known
 }
 
 // IdentifyRecipient returns the asker of an Allocate without a question; nil without a request source.
-func (e *evidence) IdentifyRecipient(q *api.PreferRequest) *asker {
+func (e *evidence) IdentifyRecipient(call kubeletCall) *asker {
 	answer, err := e.Answer.Get()
 	if err != nil {
 		return nil
 	}
-	return e.likeliest(q, e.candidates(q, answer), answer)
+	return e.likeliest(call, e.candidates(call, answer), answer)
 }
 
-// ContainerOf returns the container of an asker for an Allocate of a resource, with its devices so far. The
-// Allocate does not continue the container of the latest Allocate if that container is complete, or if it
-// already has devices of the resource.
-func (e *evidence) ContainerOf(asker *asker, resource string) recipient {
-	following := e.Newest
-	if following != nil && (e.Progress == progressComplete || !following.Lacks(resource)) {
-		following = nil
+// continued returns the container of the latest Allocate if an Allocate of a resource can continue it: the
+// container is not complete, and has no devices of the resource.
+func (e *evidence) continued(resource string) *recipient {
+	if n := e.Newest; n != nil && e.Progress != progressComplete && n.Lacks(resource) {
+		return n
 	}
-	return e.containerOf(asker, following)
+	return nil
 }
 
 // containerOf returns the container of an asker with its devices. Following is the container identified by
@@ -98,7 +112,7 @@ func (e *evidence) containerOf(asker *asker, following *recipient) recipient {
 //   - else the youngest pod: the kubelet admits a batch of new pods from the oldest on (HandlePodAdditions in
 //     pkg/kubelet/kubelet.go), and lists each just before its admission; its containers in order of
 //     allocation.
-func (e *evidence) likeliest(q *api.PreferRequest, candidates []asker, answer intent.Answer) *asker {
+func (e *evidence) likeliest(call kubeletCall, candidates []asker, answer intent.Answer) *asker {
 	if len(candidates) == 0 {
 		return nil
 	}
@@ -109,7 +123,7 @@ func (e *evidence) likeliest(q *api.PreferRequest, candidates []asker, answer in
 		return cmp.Or(compareFirst(a.Is(open), b.Is(open)), byArrival, b.Created.Compare(a.Created))
 	})
 	differs := func(candidate asker) bool { return !equalRequest(&likeliest, &candidate) }
-	another := e.mayBeAnother(q, answer)
+	another := e.mayBeAnother(call, answer)
 	likeliest.Exact = likeliest.Is(open) && open.Exact || !slices.ContainsFunc(candidates, differs) && !another
 	for _, candidate := range candidates {
 		if !likeliest.Is(open) || candidate.Is(open) {
@@ -117,7 +131,7 @@ func (e *evidence) likeliest(q *api.PreferRequest, candidates []asker, answer in
 		}
 	}
 	if !likeliest.Exact {
-		likeliest.Others = alignments(candidates, another && (e.View.IsKnown() || len(q.GetMustInclude()) > 0))
+		likeliest.Others = alignments(candidates, another && (e.View.IsKnown() || len(call.include) > 0))
 	}
 	return &likeliest
 }
@@ -134,14 +148,6 @@ func alignments(candidates []asker, unlisted bool) (all []intent.Alignment) {
 		}
 	}
 	return all
-}
-
-// possiblePods returns the candidates for the pod of a container without owner; nil if unknown.
-func (e *evidence) possiblePods(asker *asker) []kubelet.Pod {
-	if asker != nil {
-		return asker.Pods
-	}
-	return e.arrived()
 }
 
 // arrived returns the pods that arrived last, by PodResources as just read; nil if not read.
@@ -164,13 +170,13 @@ func compareFirst(a, b bool) int {
 	}
 }
 
-// candidates returns the containers compatible with a question: for each pod not started, the first container
+// candidates returns the containers compatible with a call: for each pod not started, the first container
 // without the requested devices. The kubelet allocates for the containers of a pod in order, therefore a
 // container with devices completes all earlier containers.
-func (e *evidence) candidates(q *api.PreferRequest, answer intent.Answer) []asker {
+func (e *evidence) candidates(call kubeletCall, answer intent.Answer) []asker {
 	var found []asker
 	for _, pod := range answer.Pods {
-		if !e.mayBeInAdmission(pod, q) {
+		if !e.mayBeInAdmission(pod, call) {
 			continue
 		}
 		next, held := 0, e.heldIn(pod)
@@ -180,7 +186,7 @@ func (e *evidence) candidates(q *api.PreferRequest, answer intent.Answer) []aske
 			}
 		}
 		for i, c := range pod.Containers[next:] {
-			if c.Requests[q.GetResource()] == int(q.GetSize()) && len(held[c.Name][q.GetResource()]) == 0 {
+			if c.Requests[call.resource] == call.size && len(held[c.Name][call.resource]) == 0 {
 				found = append(found, *newAsker(answer.Source, e.Resources, pod, next+i))
 				break
 			}
@@ -191,7 +197,7 @@ func (e *evidence) candidates(q *api.PreferRequest, answer intent.Answer) []aske
 
 // mayBeInAdmission reports whether the kubelet can be admitting a pod: the pod is not started, PodResources
 // shows the pod, and devices to be included belong to its init containers.
-func (e *evidence) mayBeInAdmission(pod intent.Pod, q *api.PreferRequest) bool {
+func (e *evidence) mayBeInAdmission(pod intent.Pod, call kubeletCall) bool {
 	view, unread := e.View.Get()
 	switch {
 	case pod.Started:
@@ -199,18 +205,18 @@ func (e *evidence) mayBeInAdmission(pod intent.Pod, q *api.PreferRequest) bool {
 	case unread == nil:
 		return slices.Contains(view.Pods, pod.Pod)
 	default:
-		of := e.inherited(q)
+		of := e.inherited(call)
 		return len(of) == 0 || holdsAny(of, pod)
 	}
 }
 
 // inherited returns the holders of the devices that an answer has to include. Without holders, these are the
 // devices on the NUMA nodes of the Topology Manager's choice, where fewer are free than requested.
-func (e *evidence) inherited(q *api.PreferRequest) holders.Holders {
-	if len(q.GetMustInclude()) == 0 {
+func (e *evidence) inherited(call kubeletCall) holders.Holders {
+	if len(call.include) == 0 {
 		return nil
 	}
-	of := e.Holders.Of(q.GetResource(), q.GetMustInclude()[0])
+	of := e.Holders.Of(call.resource, call.include[0])
 	return slices.DeleteFunc(of, func(h holders.Holder) bool { return h.Lost }) // unknown to the kubelet
 }
 
@@ -235,8 +241,8 @@ func (e *evidence) narrow(candidates []asker, following *recipient) []asker {
 
 // mayBeAnother reports whether a container besides the candidates can be the asker: a started container whose
 // record the kubelet has lost, for which the kubelet's pod workers allocate again.
-func (e *evidence) mayBeAnother(q *api.PreferRequest, answer intent.Answer) bool {
-	if of := e.inherited(q); len(of) > 0 { // the container takes over from an init container of its pod
+func (e *evidence) mayBeAnother(call kubeletCall, answer intent.Answer) bool {
+	if of := e.inherited(call); len(of) > 0 { // the container takes over from an init container of its pod
 		return !slices.ContainsFunc(answer.Pods, func(p intent.Pod) bool { return holdsAny(of, p) })
 	}
 	for _, pod := range answer.Pods {
@@ -245,8 +251,8 @@ func (e *evidence) mayBeAnother(q *api.PreferRequest, answer intent.Answer) bool
 		}
 		held := e.heldIn(pod)
 		for _, c := range pod.Containers {
-			if c.Role != intent.Init && c.Requests[q.GetResource()] == int(q.GetSize()) &&
-				len(held[c.Name][q.GetResource()]) == 0 {
+			if c.Role != intent.Init && c.Requests[call.resource] == call.size &&
+				len(held[c.Name][call.resource]) == 0 {
 				return true
 			}
 		}

@@ -69,7 +69,7 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 				View:    tc.view,
 				Answer:  kubelet.Read(intent.Answer{Source: tc.source, Pods: tc.pods}, nil),
 			}
-			got := e.IdentifyRecipient(&api.PreferRequest{Resource: gpus, Size: 1})
+			got := e.IdentifyRecipient(kubeletCall{resource: gpus, size: 1})
 			switch {
 			case (got == nil) != (tc.want == ""):
 				t.Errorf("asks %v, want %q", got, tc.want)
@@ -93,11 +93,11 @@ func TestDevicesOfAnEarlierPodOfTheName(t *testing.T) {
 			Answer:    kubelet.Read(intent.Answer{Source: intent.PodsAPI, Pods: []intent.Pod{pod}}, nil),
 			Holders:   holders.Holders{{UID: uid, Pod: pod.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}}},
 		}
-		if got := e.IdentifyRecipient(&api.PreferRequest{Resource: gpus, Size: 1}); (got != nil) != asks {
+		if got := e.IdentifyRecipient(kubeletCall{resource: gpus, size: 1}); (got != nil) != asks {
 			t.Errorf("devices of UID %q: %v asks, want somebody: %t", uid, got, asks)
 		}
 		asker := &asker{Pod: pod.Pod, UID: pod.UID, Name: "c"}
-		if c := e.ContainerOf(asker, vfs); c.Has(gpus, "g1") == asks {
+		if c := e.containerOf(asker, e.continued(vfs)); c.Has(gpus, "g1") == asks {
 			t.Errorf("devices of UID %q: the container has %v, want them: %t", uid, c.Devices, !asks)
 		}
 	}
@@ -163,13 +163,13 @@ func TestContainerAfterACompleteOne(t *testing.T) {
 	asker := &asker{Pod: kubelet.Pod{Name: "b"}, UID: "b", Name: "c", Requests: map[string]int{gpus: 4, vfs: 4}}
 	for progress, follows := range map[progress]bool{progressComplete: false, progressOpen: true} {
 		e := &evidence{Resources: set, Newest: before, Progress: progress}
-		c := e.ContainerOf(asker, gpus)
+		c := e.containerOf(asker, e.continued(gpus))
 		if got := c.ID == before.ID && !c.Lacks(vfs); got != follows {
 			t.Errorf("progress %v: %+v, want it to be the container before: %t", progress, c, follows)
 		}
 	}
 	e := &evidence{Resources: set, Newest: before, Progress: progressOpen}
-	if c := e.ContainerOf(asker, vfs); c.ID != 0 {
+	if c := e.containerOf(asker, e.continued(vfs)); c.ID != 0 {
 		t.Errorf("given VFs again: %+v", c)
 	}
 }
@@ -264,7 +264,7 @@ func TestLostContainerPassesNothingOn(t *testing.T) {
 		e := &evidence{Resources: announced(t), Holders: holders.Holders{{
 			UID: "u", Pod: kubelet.Pod{Name: "a"}, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}, Lost: lost,
 		}}}
-		of := e.inherited(&api.PreferRequest{Resource: gpus, MustInclude: []string{"g1"}, Size: 2})
+		of := e.inherited(callOf(&api.PreferRequest{Resource: gpus, MustInclude: []string{"g1"}, Size: 2}))
 		if (len(of) == 0) != lost {
 			t.Errorf("lost %t: taken over from %v", lost, of)
 		}

@@ -45,10 +45,10 @@ func (e *evidence) following(q *api.PreferRequest) (*recipient, string) {
 // takingOver returns the container that takes over from init containers of its pod: the container of the
 // latest Allocate, or a new container.
 func (e *evidence) takingOver(q *api.PreferRequest) (*recipient, string) {
-	if n := e.Newest; n != nil && e.Progress != progressComplete && n.Lacks(q.GetResource()) {
+	if n := e.continued(q.GetResource()); n != nil {
 		return n, takesOver
 	}
-	of := e.inherited(q)
+	of := e.inherited(callOf(q))
 	if len(of) == 0 {
 		return nil, firstHalf
 	}
