@@ -57,7 +57,7 @@ func (c *Coordinator) decideAllocate(
 			tx.error("a container has a device that it should have been refused: the coordinator was late",
 				"reason", a.double.full())
 		} else if a.double.said != "" {
-			if n := tx.open.allocated(); a.progress(tx.state) == progressOpen && n.Lacks(a.name) {
+			if n := tx.open.allocated(); tx.open.progress(a.recorded()) == progressOpen && n.Lacks(a.name) {
 				tx.release(n) // the refused container
 			}
 			asked := tx.isAsked(a.name, a.ids)
@@ -129,7 +129,7 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 	if err != nil {
 		return err
 	}
-	c.signalAnnouncement()
+	c.locked(c.announced.Raise)
 	c.tidyPairs()
 	return nil
 }
@@ -143,13 +143,13 @@ func (c *Coordinator) Leave(name string) {
 		tx.hold(tx.found)
 		return nil
 	})
-	c.signalAnnouncement()
+	c.locked(c.announced.Raise)
 }
 
 // Announced returns the announced devices, and a channel that is closed after a possible change.
 func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
 	var changed <-chan struct{}
-	c.locked(func() { changed = c.nextAnnouncement() })
+	c.locked(func() { changed = c.announced.Next() })
 	s := c.current()
 	before := holders.Sources{Before: s.found, Unlisted: s.unlisted, Known: s.known, Kubelet: c.Kubelet.Life()}
 	return Announced{s.tree, s.resources.All(), before}, changed

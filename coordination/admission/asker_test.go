@@ -185,7 +185,7 @@ func TestRequiredAlignment(t *testing.T) {
 			if strings.Contains(refusal, "greedy") {
 				t.Errorf("%q names another pod", refusal)
 			}
-			if told, err := a.coordinator.explain(t.Context(), podName{pod: "strict"}); known &&
+			if told, err := a.coordinator.Explain(t.Context(), "", "strict", ""); known &&
 				(err != nil || !strings.HasSuffix(told[len(told)-1].GetRefusal(), "held by team/greedy/c")) {
 				t.Errorf("explain does not tell who holds the rest: %v, %v", told, err)
 			}

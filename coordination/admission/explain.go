@@ -47,22 +47,7 @@ func (n podName) describe() string {
 func (i *inspector) Explain(
 	ctx context.Context, namespace, pod, container string,
 ) ([]*api.Decision, error) {
-	return i.explain(ctx, podName{namespace, pod, container})
-}
-
-// Recent returns all known decisions, the oldest first, including decisions for unknown containers.
-func (i *inspector) Recent() []*api.Decision {
-	var all []history.Decision
-	i.committed.locked(func() { all = i.committed.history.All() })
-	answer := make([]*api.Decision, 0, len(all))
-	for _, e := range all {
-		answer = append(answer, e.Encode())
-	}
-	return answer
-}
-
-// explain returns the decisions for a pod.
-func (i *inspector) explain(ctx context.Context, name podName) ([]*api.Decision, error) {
+	name := podName{namespace, pod, container}
 	view, known := i.readPod(ctx, name)
 	var found []history.Decision
 	var containers []string
@@ -89,11 +74,23 @@ func (i *inspector) explain(ctx context.Context, name podName) ([]*api.Decision,
 			}
 		}
 	}
-	answer := make([]*api.Decision, 0, len(found))
-	for _, e := range found {
-		answer = append(answer, e.Encode())
+	return encodeDecisions(found), nil
+}
+
+// Recent returns all known decisions, the oldest first, including decisions for unknown containers.
+func (i *inspector) Recent() []*api.Decision {
+	var all []history.Decision
+	i.committed.locked(func() { all = i.committed.history.All() })
+	return encodeDecisions(all)
+}
+
+// encodeDecisions returns decisions in the wire format.
+func encodeDecisions(all []history.Decision) []*api.Decision {
+	encoded := make([]*api.Decision, 0, len(all))
+	for _, d := range all {
+		encoded = append(encoded, d.Encode())
 	}
-	return answer, nil
+	return encoded
 }
 
 // showsDevices reports whether a view shows an announced device with an accepted container.
@@ -142,13 +139,13 @@ func emptyAnswer(name podName, view kubelet.View, known, ours bool) error {
 	case !known:
 		return fmt.Errorf("explain %s: not among the last %d decisions, and this kubelet does not report "+
 			"single pods (kubelets report them from 1.34 on); %s", pod, history.Most, unasked)
-	case len(view.Pods) == 0 && name.namespace == "":
-		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no such "+
-			"pod of namespace default; %s", pod, history.Most, unasked)
 	case len(view.Pods) == 0:
-		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no such "+
-			"pod; %s",
-			pod, history.Most, unasked)
+		such := "such pod"
+		if name.namespace == "" {
+			such += " of namespace default"
+		}
+		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no "+
+			"%s; %s", pod, history.Most, such, unasked)
 	case ours:
 		return fmt.Errorf("explain %s: the decision is older than the last %d decisions, and its record was lost "+
 			"with a boot or the removal of the run folder", pod, history.Most)

@@ -30,7 +30,7 @@ func TestExplain(t *testing.T) {
 		}
 		for i := range 3 { // the newest too, of which no look has told
 			pod := kubelet.Pod{Namespace: "team", Name: fmt.Sprint("pod-", i)}
-			decisions, err := a.coordinator.explain(t.Context(), podName{"team", pod.Name, "worker"})
+			decisions, err := a.coordinator.Explain(t.Context(), "team", pod.Name, "worker")
 			if err != nil || len(decisions) != 2 {
 				t.Fatalf("%s: %v, %v", pod.Name, decisions, err)
 			}
@@ -85,7 +85,7 @@ func TestFailedIsExplained(t *testing.T) {
 	if !a.admit(a.add("pod"), "worker", wish{1, 1}) {
 		t.Fatal("not admitted")
 	}
-	decisions, err := a.coordinator.explain(t.Context(), podName{"team", "pod", "worker"})
+	decisions, err := a.coordinator.Explain(t.Context(), "team", "pod", "worker")
 	if err != nil || len(decisions) == 0 {
 		t.Fatal(decisions, err)
 	}
@@ -101,7 +101,7 @@ func TestNothingToExplain(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	fails := func(namespace, pod, container, want string) {
 		t.Helper()
-		_, err := a.coordinator.explain(t.Context(), podName{namespace, pod, container})
+		_, err := a.coordinator.Explain(t.Context(), namespace, pod, container)
 		if err == nil || !strings.Contains(err.Error()+"$", want) {
 			t.Errorf("%s/%s/%s: %v, want %q", namespace, pod, container, err, want)
 		}
@@ -136,7 +136,7 @@ func TestNothingToExplain(t *testing.T) {
 	record("a", "twin", "c", "x")
 	record("b", "twin", "c", "y")
 	fails("", "twin", "", "NAMESPACE/twin")
-	if found, err := a.coordinator.explain(t.Context(), podName{"b", "twin", ""}); err != nil ||
+	if found, err := a.coordinator.Explain(t.Context(), "b", "twin", ""); err != nil ||
 		!slices.Equal(found[0].GetAllocated(), []string{"y"}) {
 		t.Errorf("twin of b: %v, %v", found, err)
 	}
@@ -155,7 +155,7 @@ func TestExplainLasts(t *testing.T) {
 	}
 	explain := func() (told []*api.Decision) {
 		for _, name := range []string{"pod-0", "pod-1"} {
-			decisions, err := a.coordinator.explain(t.Context(), podName{"team", name, ""})
+			decisions, err := a.coordinator.Explain(t.Context(), "team", name, "")
 			if err != nil || len(decisions) != 2 {
 				t.Fatalf("%s: %v, %v", name, decisions, err)
 			}
@@ -212,7 +212,7 @@ func TestExplainOfARefusal(t *testing.T) {
 	if _, refusal := a.allocated(gpus, ids); refusal == "" {
 		t.Fatal("not refused")
 	}
-	decisions, err := a.coordinator.explain(t.Context(), podName{"team", "pod", ""})
+	decisions, err := a.coordinator.Explain(t.Context(), "team", "pod", "")
 	if err != nil || len(decisions) != 1 || !decisions[0].GetAsked() || decisions[0].GetRefusal() == "" ||
 		len(decisions[0].GetPairs()) != 2 {
 		t.Errorf("decisions %v, %v", decisions, err)
@@ -229,7 +229,7 @@ func TestExplainKeepsTheHistory(t *testing.T) {
 	a.away = false
 	later := a.add("later")
 	a.pods[later]["c"] = kubelet.Devices{gpus: {id}}
-	if _, err := a.coordinator.explain(t.Context(), podName{"team", "later", ""}); err != nil {
+	if _, err := a.coordinator.Explain(t.Context(), "team", "later", ""); err != nil {
 		t.Fatal(err)
 	}
 	if after := a.coordinator.Recent(); len(after) != 1 || after[0].GetContainer() != nil {

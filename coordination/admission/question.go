@@ -65,21 +65,19 @@ func errLeft(ctx context.Context, q *api.PreferRequest) error {
 // Returns an error if the devices of the question are not announced in time. Resources are never removed,
 // therefore an announced resource stays announced.
 func (c *Coordinator) awaitAnnounced(ctx context.Context, q *api.PreferRequest) error {
-	announced, err := c.checkAnnounced(q)
-	if announced == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, system.AnnouncedLimit)
 	defer cancel()
-	for announced != nil {
+	for {
+		announced, err := c.checkAnnounced(q)
+		if announced == nil {
+			return nil
+		}
 		select {
 		case <-announced:
-			announced, err = c.checkAnnounced(q)
 		case <-ctx.Done():
 			return err
 		}
 	}
-	return nil
 }
 
 // openAdmission is the record of the container in admission. At most one is open, because the kubelet admits

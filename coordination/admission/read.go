@@ -316,17 +316,12 @@ func withheldFrom(q *api.PreferRequest, r *device.Resource) (withheld []string) 
 	return withheld
 }
 
-// progress returns the kubelet's progress with the open admission.
-func (o *observation) progress(s *state) progress {
-	return s.open.progress(o.recorded())
-}
-
 // evidence returns the input for the identification of the asking container.
 func (o *observation) evidence(s *state) *evidence {
 	return &evidence{
 		Resources: s.resources, Holders: s.found, Newest: s.open.allocated().ShownIn(o.list()),
-		Recorded: o.checkpoint,
-		Progress: o.progress(s), Recent: s.open.isRecent(o.asked), Late: s.open.isLate(o.asked),
+		Recorded: o.checkpoint, Progress: s.open.progress(o.recorded()),
+		Recent: s.open.isRecent(o.asked), Late: s.open.isLate(o.asked),
 		View: o.list(), Answer: o.answer, Listing: s.listing,
 	}
 }

@@ -123,7 +123,7 @@ func TestDecisionsNameThePod(t *testing.T) {
 		}
 		a.keep(pod)
 		for _, server := range []string{"first", "second"} {
-			decisions, err := a.coordinator.explain(t.Context(), podName{"team", "train", "c"})
+			decisions, err := a.coordinator.Explain(t.Context(), "team", "train", "c")
 			if err != nil || len(decisions) != 2 {
 				t.Fatalf("source %q, %s server: %v, %v", source, server, decisions, err)
 			}

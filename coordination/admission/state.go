@@ -124,8 +124,8 @@ func (s *state) recordAllocate(c *recipient, a holders.Allocate) {
 }
 
 // checkAnnounced returns an error for a question about devices not announced.
-func (s *state) checkAnnounced(q *api.PreferRequest) error {
-	r := s.resources[q.GetResource()]
+func checkAnnounced(set device.Resources, q *api.PreferRequest) error {
+	r := set[q.GetResource()]
 	switch {
 	case r == nil:
 		return fmt.Errorf("choose %s: no plugin has announced the resource", q.GetResource())
@@ -144,7 +144,7 @@ type committedState struct {
 
 	mu        sync.Mutex // held during a decision, never during I/O
 	history   history.Log
-	announced system.Signal // raised by the next announcement
+	announced system.Signal // raised by an announcement, and when a plugin leaves
 	closed    bool          // a different server decides now
 }
 
@@ -193,36 +193,22 @@ func (c *committedState) awaitUnlocked(ctx context.Context) error {
 	return nil
 }
 
-// nextAnnouncement returns a channel that is closed at the next announcement, and when a plugin leaves. Must
-// be called with the mutex held.
-func (c *committedState) nextAnnouncement() <-chan struct{} {
-	return c.announced.Next()
-}
-
-// signalAnnouncement wakes the waiters for an announcement.
-func (c *committedState) signalAnnouncement() {
-	c.locked(c.announced.Raise)
-}
-
 // checkAnnounced returns the channel for the next announcement if a question has to wait: the devices of the
 // question are not announced, which is an error, or plugins are joining. Returns nil otherwise.
 func (c *committedState) checkAnnounced(q *api.PreferRequest) (announced <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = c.current().checkAnnounced(q); err == nil && !c.isJoining() {
+	set := c.current().resources
+	isJoining := c.now().Sub(c.began) < joinTime && set.Restored()
+	if err = checkAnnounced(set, q); err == nil && !isJoining {
 		return nil, nil
 	}
-	return c.nextAnnouncement(), err
+	return c.announced.Next(), err
 }
 
 // joinTime is the time after a takeover in which questions wait for the plugins of the earlier server. A
 // plugin that does not come in time delays no question later.
 const joinTime = time.Second
-
-// isJoining reports whether a plugin of the earlier server is expected to announce its devices soon.
-func (c *committedState) isJoining() bool {
-	return c.now().Sub(c.began) < joinTime && c.current().resources.Restored()
-}
 
 // transaction is a decision in progress: a copy of the state, and a report. Both take effect at the commit.
 type transaction struct {

@@ -121,15 +121,7 @@ type holding struct {
 }
 
 // holdingContainer identifies a container: by the UID of its pod or, if unknown, by the pod's name.
-type holdingContainer struct{ uid, pod, name string }
-
-// containerOf returns the container of a device's owner.
-func containerOf(o *api.Owner) holdingContainer {
-	if o.GetUid() != "" {
-		return holdingContainer{uid: o.GetUid(), name: o.GetContainer()}
-	}
-	return holdingContainer{pod: o.GetNamespace() + "/" + o.GetPod(), name: o.GetContainer()}
-}
+type holdingContainer struct{ pod, name string }
 
 // counts holds the numbers of devices of one switch.
 type counts struct{ gpus, vfs int }
@@ -144,7 +136,8 @@ func holdingsByContainer(resources []*api.Resource) map[holdingContainer]*holdin
 			if owner == nil {
 				continue
 			}
-			of := containerOf(owner)
+			pod := cmp.Or(owner.GetUid(), owner.GetNamespace()+"/"+owner.GetPod()) // no UID has a slash
+			of := holdingContainer{pod, owner.GetContainer()}
 			if held[of] == nil {
 				held[of] = &holding{owner, map[string]bool{}, map[string]*counts{}}
 			}
@@ -178,13 +171,11 @@ func (h *holding) container() DegradedContainer {
 		c.VFs += n.vfs
 	}
 	for name, n := range h.switches {
-		switch near := topology.IsSwitch(name); {
-		case !near:
+		switch {
+		case !topology.IsSwitch(name) || n.vfs == 0:
 			c.Apart += n.gpus
 		case c.VFs >= c.GPUs:
 			c.Apart += max(0, n.gpus-n.vfs)
-		case n.vfs == 0:
-			c.Apart += n.gpus
 		}
 	}
 	return c
@@ -192,8 +183,8 @@ func (h *holding) container() DegradedContainer {
 
 // report collects log records, observer events and history of a decision until the commit.
 type report struct {
-	notes  []note
-	events []func(DecisionObserver)
+	records []func(*slog.Logger)
+	events  []func(DecisionObserver)
 
 	view     kubelet.Reading[kubelet.View] // of PodResources: names the containers of earlier decisions
 	decision *history.Decision             // the answered question, nil for none
@@ -201,19 +192,12 @@ type report struct {
 	paired   *openAdmission                // with the pairs files that are due, nil for none
 }
 
-// note is a log record.
-type note struct {
-	level slog.Level
-	text  string
-	args  []any
-}
-
 func (r *report) warn(text string, args ...any) {
-	r.notes = append(r.notes, note{slog.LevelWarn, text, args})
+	r.records = append(r.records, func(log *slog.Logger) { log.Warn(text, args...) })
 }
 
 func (r *report) error(text string, args ...any) {
-	r.notes = append(r.notes, note{slog.LevelError, text, args})
+	r.records = append(r.records, func(log *slog.Logger) { log.Error(text, args...) })
 }
 
 // observe adds an event for the observer.
@@ -221,8 +205,8 @@ func (r *report) observe(event func(DecisionObserver)) { r.events = append(r.eve
 
 // publish logs the records and sends the events.
 func (r *report) publish(log *slog.Logger, to DecisionObserver) {
-	for _, n := range r.notes {
-		log.Log(context.Background(), n.level, n.text, n.args...)
+	for _, record := range r.records {
+		record(log)
 	}
 	for _, event := range r.events {
 		event(to)
