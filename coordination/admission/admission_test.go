@@ -744,7 +744,7 @@ func TestAfterARefusedPod(t *testing.T) {
 		if held := a.coordinator.heldOf(gpus); len(held) > 0 {
 			t.Errorf("seed %d: the refused pod still holds %v", seed, held)
 		}
-		if got := a.coordinator.current().open.container; len(got.Devices[gpus]) > 0 {
+		if got := a.coordinator.current().open.Container; len(got.Devices[gpus]) > 0 {
 			t.Errorf("seed %d: the next pod's VF was taken for the refused pod's other half", seed)
 		}
 	}

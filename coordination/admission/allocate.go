@@ -84,7 +84,7 @@ func (c *Coordinator) Returned(name string, ids []string, failed bool) error {
 		return c.closeFailed(name, ids)
 	}
 	return c.decide(func(tx *transaction) error {
-		if tx.open != nil && device.SameSet(tx.open.devices[name], ids) {
+		if tx.open != nil && device.SameSet(tx.open.Devices[name], ids) {
 			tx.open.at = tx.now()
 		}
 		return nil
@@ -98,8 +98,8 @@ func (c *Coordinator) closeFailed(name string, ids []string) error {
 	var o observation
 	o.checkpoint = kubelet.Read(c.Kubelet.Checkpoint())
 	return c.decide(func(tx *transaction) error {
-		isNext := tx.open != nil && tx.resources[name] != nil && tx.open.container.Lacks(name)
-		if isNext || tx.open != nil && device.SameSet(tx.open.devices[name], ids) {
+		isNext := tx.open != nil && tx.resources[name] != nil && tx.open.Container.Lacks(name)
+		if isNext || tx.open != nil && device.SameSet(tx.open.Devices[name], ids) {
 			tx.endRejected(o.evidence(tx.state), isOut)
 			tx.endAdmission()
 		}

@@ -49,9 +49,9 @@ func (tx *transaction) answerQuestion(
 		TimeUnixNano: o.asked.UnixNano(), TookNano: int64(tx.now().Sub(o.asked)), Asked: true,
 		Known: known.For(kind), Resource: q.GetResource(), Size: q.GetSize(),
 		Available: uint32(len(q.GetAvailable())), MustInclude: q.GetMustInclude(),
-		Chosen: p.devices[q.GetResource()], Planned: deviceLists(p.otherDevices(q.GetResource())),
+		Chosen: p.Devices[q.GetResource()], Planned: deviceLists(p.otherDevices(q.GetResource())),
 	}, history.Input{Tree: tx.tree, Request: request, Choice: choice}, container.Likely(), container.PodUID())
-	return p.devices[q.GetResource()], known.For(kind) + "; " + choice.Reason, nil
+	return p.Devices[q.GetResource()], known.For(kind) + "; " + choice.Reason, nil
 }
 
 // warnHung reports the consequence of a checkpoint that was not read in time.
@@ -92,8 +92,8 @@ func (tx *transaction) makePlan(
 ) *plan {
 	p := newPlan(choice, tx.resources, q, *container)
 	_, unknown := o.manager.Get()
-	p.predicted = unknown != nil && len(tx.resources.Nodes(q.GetResource(), q.GetAvailable())) == 0
-	p.expires = tx.now().Add(planTTL)
+	p.Predicted = unknown != nil && len(tx.resources.Nodes(q.GetResource(), q.GetAvailable())) == 0
+	p.Expires = tx.now().Add(planTTL)
 	tx.openFor(container, p, q.GetResource(), o.recorded())
 	return p
 }
@@ -184,13 +184,13 @@ const planTTL = 2 * time.Second
 // plan is the answer to the latest question, with the devices reserved for the halves of the request without
 // a question so far.
 type plan struct {
-	devices   map[string][]string // by resource, in the order of the pairs
-	resource  string              // of the answered question
-	anew      bool                // the question had no devices of an init container to include
+	Devices   map[string][]string // by resource, in the order of the pairs
+	Resource  string              // of the answered question
+	Anew      bool                // the question had no devices of an init container to include
 	choice    *placement.Choice   // origin of all devices
-	predicted bool                // the NUMA nodes are a prediction
-	chosen    bool                // of more on the same NUMA nodes: the kubelet takes these only as the answer
-	expires   time.Time
+	Predicted bool                // the NUMA nodes are a prediction
+	Chosen    bool                // of more on the same NUMA nodes: the kubelet takes these only as the answer
+	Expires   time.Time
 
 	// the reservation of the container's first question, for statistics: the plan of the next question replaces
 	// the devices and keeps the promise
@@ -203,9 +203,9 @@ func newPlan(
 	choice *placement.Choice, set device.Resources, q *api.PreferRequest, container recipient,
 ) *plan {
 	p := &plan{
-		devices:  map[string][]string{},
-		resource: q.GetResource(),
-		anew:     len(q.GetMustInclude()) == 0,
+		Devices:  map[string][]string{},
+		Resource: q.GetResource(),
+		Anew:     len(q.GetMustInclude()) == 0,
 		choice:   choice,
 	}
 	offered := map[string]bool{}
@@ -218,30 +218,30 @@ func newPlan(
 			name = set.OfDevice(chosen.ID, q.GetResource())
 		}
 		if name != "" {
-			p.devices[name] = append(p.devices[name], chosen.ID)
+			p.Devices[name] = append(p.Devices[name], chosen.ID)
 		}
 	}
-	maps.DeleteFunc(p.devices, func(name string, ids []string) bool {
+	maps.DeleteFunc(p.Devices, func(name string, ids []string) bool {
 		isNew := func(id string) bool { return !container.Has(name, id) }
 		return name != q.GetResource() && !slices.ContainsFunc(ids, isNew)
 	})
-	answer := p.devices[q.GetResource()]
+	answer := p.Devices[q.GetResource()]
 	isAnswer := func(id string) bool { return slices.Contains(answer, id) }
 	rest := slices.DeleteFunc(slices.Clone(q.GetAvailable()), isAnswer)
-	p.chosen = len(rest) > 0 && set.SameNodes(kubelet.Devices{q.GetResource(): answer}, q.GetResource(), rest)
+	p.Chosen = len(rest) > 0 && set.SameNodes(kubelet.Devices{q.GetResource(): answer}, q.GetResource(), rest)
 	return p
 }
 
 // otherDevices returns the planned devices of all resources except one.
 func (p *plan) otherDevices(name string) map[string][]string {
-	others := maps.Clone(p.devices)
+	others := maps.Clone(p.Devices)
 	delete(others, name)
 	return others
 }
 
 // isFor reports whether the plan reserves exactly these devices of a resource.
 func (p *plan) isFor(name string, ids []string) bool {
-	return p != nil && device.SameSet(p.devices[name], ids)
+	return p != nil && device.SameSet(p.Devices[name], ids)
 }
 
 // clone returns a copy with maps of its own.
@@ -250,6 +250,6 @@ func (p *plan) clone() *plan {
 		return nil
 	}
 	next := *p
-	next.devices, next.promised = maps.Clone(p.devices), maps.Clone(p.promised)
+	next.Devices, next.promised = maps.Clone(p.Devices), maps.Clone(p.promised)
 	return &next
 }

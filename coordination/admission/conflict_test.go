@@ -25,7 +25,7 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 			false},
 		"the kubelet is silent": {func(a *admission, _ kubelet.Pod) { a.away = true }, false},
 		"the kubelet restarted": {func(a *admission, _ kubelet.Pod) {
-			a.coordinator.current().open.recorded = kubelet.Identity{}
+			a.coordinator.current().open.Recorded = kubelet.Identity{}
 		}, true},
 		"no look came before it": {func(a *admission, _ kubelet.Pod) { a.forgetOwners() }, true},
 	} {

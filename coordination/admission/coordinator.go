@@ -186,7 +186,7 @@ func (c *Coordinator) reportDecision(tx *transaction) bool {
 		return true
 	}
 	all := func() []pairs.Device { return pairedDevices(tx.state, tx.paired, c.current()) }
-	return c.pairs.Complete(tx.paired.files, tx.paired.vfs, tx.tree, all)
+	return c.pairs.Complete(tx.paired.Files, tx.paired.VFs, tx.tree, all)
 }
 
 // Config has the sources and the observer of a coordinator.

@@ -159,10 +159,10 @@ func snapshot(t *testing.T, s *state) string {
 	t.Helper()
 	all := []any{
 		s.version, s.resources.Save(), s.allocates, s.found,
-		s.open.container, s.open.devices, s.open.files,
+		s.open.Container, s.open.Devices, s.open.Files,
 	}
-	if s.open.plan != nil {
-		all = append(all, s.open.plan.devices, s.open.plan.promised)
+	if s.open.Plan != nil {
+		all = append(all, s.open.Plan.Devices, s.open.Plan.promised)
 	}
 	content, err := json.Marshal(all)
 	if err != nil {
@@ -185,14 +185,14 @@ func TestDecisionWorksOnACopy(t *testing.T) {
 			for _, r := range tx.resources.All() {
 				tx.resources = tx.resources.Leave(r.Name)
 			}
-			tx.release(tx.open.container)
+			tx.release(tx.open.Container)
 			tx.recordAllocate(&recipient{}, holders.Allocate{Resource: gpus, IDs: []string{"x"}})
-			if tx.open.plan != nil {
-				clear(tx.open.plan.devices)
-				clear(tx.open.plan.promised)
+			if tx.open.Plan != nil {
+				clear(tx.open.Plan.Devices)
+				clear(tx.open.Plan.promised)
 			}
-			clear(tx.open.devices)
-			tx.open.plan, tx.open.files = nil, nil
+			clear(tx.open.Devices)
+			tx.open.Plan, tx.open.Files = nil, nil
 			tx.open, tx.known = nil, nil
 			return failure
 		})

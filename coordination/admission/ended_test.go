@@ -144,9 +144,9 @@ func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	a.record() // the kubelet has not written down that it is free
 	must := a.pods[next]["init"][gpus]
 	_, why := a.prefer(gpus, append(ids(a.free[gpus]), must...), must, 2)
-	plan, now := a.coordinator.current().open.plan, a.coordinator.current().books()
-	if slices.Contains(plan.devices[vfs], own) || now.isFree(vfs, own) {
-		t.Errorf("VF %s counts as free, %v are planned: %s", own, plan.devices[vfs], why)
+	plan, now := a.coordinator.current().open.Plan, a.coordinator.current().books()
+	if slices.Contains(plan.Devices[vfs], own) || now.isFree(vfs, own) {
+		t.Errorf("VF %s counts as free, %v are planned: %s", own, plan.Devices[vfs], why)
 	}
 	if held := now.held.Of(gpus, mistaken); held != nil {
 		t.Errorf("GPU %s is still %s's", mistaken, ownerName(held))

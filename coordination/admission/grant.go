@@ -71,9 +71,9 @@ func (tx *transaction) takeDevices(a allocateInput) grant {
 	}
 	anew := false
 	if p := tx.livePlan(); p != nil {
-		anew = p.resource == name && p.anew
+		anew = p.Resource == name && p.Anew
 		if p.isFor(name, ids) {
-			g.plan, g.planned = p, p.devices[name]
+			g.plan, g.planned = p, p.Devices[name]
 		}
 	}
 	g.container = recipientOf(tx.state, g, e)
@@ -84,23 +84,23 @@ func (tx *transaction) takeDevices(a allocateInput) grant {
 	tx.recordAllocate(g.container, holders.Allocate{
 		Resource: name, IDs: slices.Clone(ids), Anew: anew, Recorded: o.recorded(), Life: o.kubelet,
 	})
-	if tx.open != nil && tx.open.container.ID != g.container.ID {
+	if tx.open != nil && tx.open.Container.ID != g.container.ID {
 		tx.paired = tx.open.doubtedFiles(g, tx.resources)
 		tx.endPlan(Dropped)
 		g.asked = false
 	}
 	if p := tx.livePlan(); p != nil {
-		delete(p.devices, name) // fulfilled, or overruled
+		delete(p.Devices, name) // fulfilled, or overruled
 	}
 	tx.open = tx.open.of(g.container)
-	tx.open.at, tx.open.recorded = tx.now(), o.recorded()
+	tx.open.at, tx.open.Recorded = tx.now(), o.recorded()
 	return g
 }
 
 // isAsked reports whether the latest question was for as many devices of a resource, and has had no Allocate.
 func (tx *transaction) isAsked(name string, ids []string) bool {
 	p := tx.livePlan()
-	return p != nil && p.resource == name && len(p.devices[name]) == len(ids)
+	return p != nil && p.Resource == name && len(p.Devices[name]) == len(ids)
 }
 
 // recipientOf returns the container of an Allocate, the devices included: the container of the fulfilled
@@ -111,16 +111,16 @@ func recipientOf(s *state, g grant, e *evidence) *recipient {
 	n := e.Newest
 	switch found := e.IdentifyRecipient(kubeletCall{resource: g.name, size: len(g.ids)}); {
 	case g.plan != nil:
-		c = *s.open.container
+		c = *s.open.Container
 	case found != nil:
 		c = e.containerOf(found, e.continued(g.name))
-		if c.ID == 0 && s.open != nil && s.open.container.Asker.Is(found) {
-			c.ID = s.open.container.ID
+		if c.ID == 0 && s.open != nil && s.open.Container.Asker.Is(found) {
+			c.ID = s.open.Container.ID
 		} else if c.ID == 0 {
 			c.Unasked = true
 		}
 	case g.asked:
-		c = *s.open.container
+		c = *s.open.Container
 	case n == nil || n.Owner != nil:
 	case e.Progress == progressOpen && n.Lacks(g.name) && s.resources.SameNodes(n.Devices, g.name, g.ids):
 		c = *n
@@ -192,8 +192,8 @@ func (tx *transaction) acceptGrant(g grant) (order []string) {
 		At: tx.now(), Container: g.container.Likely(), PodUID: g.container.PodUID(), Resource: g.name, IDs: order,
 		Asked: g.asked,
 	}
-	tx.open.devices[g.name] = order
-	if r := tx.resources[g.name]; r != nil && r.Kind == device.GPU && len(tx.open.files) > 0 {
+	tx.open.Devices[g.name] = order
+	if r := tx.resources[g.name]; r != nil && r.Kind == device.GPU && len(tx.open.Files) > 0 {
 		tx.paired = tx.open
 	}
 	tx.reportGranted(g)

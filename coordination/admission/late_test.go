@@ -272,7 +272,7 @@ func TestLateRefusalOfStrictPod(t *testing.T) {
 				}
 			}
 		}
-		if c := a.coordinator.current().open.container; c.Lacks(gpus) || c.Lacks(vfs) {
+		if c := a.coordinator.current().open.Container; c.Lacks(gpus) || c.Lacks(vfs) {
 			t.Errorf("%v: the container %v has %v", order, c.Name(), c.Devices)
 		}
 		if n := len(a.coordinator.current().allocates); n != 2 {

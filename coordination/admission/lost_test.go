@@ -92,7 +92,7 @@ func TestAllocateAfterAFailedOne(t *testing.T) {
 			t.Errorf("%s: the rejected container holds the GPU: %s", name, holder)
 		}
 		a.allocated(vfs, []string{"0000:0c:00.1"})
-		if to := c.current().open.container; !to.Lacks(gpus) {
+		if to := c.current().open.Container; !to.Lacks(gpus) {
 			t.Errorf("%s: the container of the VF has the rejected container's GPU: %v", name, to.Devices)
 		}
 	}

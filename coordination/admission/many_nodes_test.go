@@ -33,7 +33,7 @@ func TestManyNodes(t *testing.T) {
 		a.tell(pod, container{"c", wish{2, 2}})
 		ids, why := a.ask(vfs, 1, 2)
 		wantWords(t, why, "NUMA nodes are not predicted: more than 8 have devices")
-		pairs := a.coordinator.current().open.plan.choice.Pairs
+		pairs := a.coordinator.current().open.Plan.choice.Pairs
 		far := slices.ContainsFunc(pairs, func(p placement.Pair) bool { return !p.Distance.Level.Direct() })
 		if len(ids) != 2 || len(pairs) != 2 || far {
 			t.Errorf("source %q: %v, planned %v", source, ids, pairs)

@@ -188,10 +188,10 @@ func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
 		offered := append(ids(a.aligned(gpus, []int{0})), gpu)
 		chosen, why := a.prefer(gpus, offered, nil, 1)
 		s := a.coordinator.current()
-		if slices.Contains(chosen, gpu) || slices.Contains(s.open.plan.devices[vfs], vf) ||
+		if slices.Contains(chosen, gpu) || slices.Contains(s.open.Plan.Devices[vfs], vf) ||
 			s.books().isFree(vfs, vf) {
 			t.Errorf("source %q: %v chosen and %v planned beside %s, which has %s and %s: %s", source, chosen,
-				s.open.plan.devices, newest.Name, gpu, vf, why)
+				s.open.Plan.Devices, newest.Name, gpu, vf, why)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func (j *judge) takenForFree() map[string][]string {
 	s := j.coordinator.current()
 	free := map[string][]string{}
 	for name, kind := range map[string]device.Kind{gpus: device.GPU, vfs: device.VF} {
-		spare, _ := s.books().spareAndTaken(kind, s.open.container)
+		spare, _ := s.books().spareAndTaken(kind, s.open.Container)
 		for _, d := range spare {
 			free[name] = append(free[name], d.ID)
 		}

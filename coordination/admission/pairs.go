@@ -52,12 +52,12 @@ func pairAllGPUs(b *books, name string, ids []string, gpus placement.Half) []pai
 // gpusOf returns the GPUs of the container of just allocated VFs: allocated GPUs, planned GPUs, or the GPUs
 // nearest to the VFs.
 func gpusOf(s *state, name string, ids []string, now time.Time) placement.Half {
-	gpus := s.resources.Held(s.open.devices, device.GPU)
+	gpus := s.resources.Held(s.open.Devices, device.GPU)
 	if p := s.open.live(now); p != nil && len(gpus) == 0 {
-		gpus = s.resources.Held(p.devices, device.GPU)
+		gpus = s.resources.Held(p.Devices, device.GPU)
 	}
 	if r := s.resources[name]; r != nil && len(gpus) == 0 {
-		return gpusBeside(s.books(), r, ids, s.open.container)
+		return gpusBeside(s.books(), r, ids, s.open.Container)
 	}
 	return device.All(gpus)
 }
@@ -65,10 +65,10 @@ func gpusOf(s *state, name string, ids []string, now time.Time) placement.Half {
 // pairedDevices returns the devices of a record of a state, with later devices if the admission is still open
 // in the current state.
 func pairedDevices(s *state, a *openAdmission, current *state) []pairs.Device {
-	if current.open != nil && slices.Equal(current.open.files, a.files) {
+	if current.open != nil && slices.Equal(current.open.Files, a.Files) {
 		s, a = current, current.open
 	}
-	return pairDevices(s.resources, a.devices)
+	return pairDevices(s.resources, a.Devices)
 }
 
 // pairDevices returns devices of several resources by address, without unannounced resources.
@@ -89,12 +89,12 @@ func pairDevices(announced device.Resources, devices kubelet.Devices) (all []pai
 // container a resource once: if further GPUs follow, the VFs may be of the container of either GPUs, and the
 // files name no GPU until the kubelet's checkpoint has the container.
 func (a *openAdmission) doubtedFiles(g grant, set device.Resources) *openAdmission {
-	guessed := g.progress == progressOpen && a.container.Guessed && a.container.Asker == nil
-	if r := set[g.name]; !guessed || r == nil || r.Kind != device.GPU || a.devices[g.name] == nil {
+	guessed := g.progress == progressOpen && a.Container.Guessed && a.Container.Asker == nil
+	if r := set[g.name]; !guessed || r == nil || r.Kind != device.GPU || a.Devices[g.name] == nil {
 		return nil
 	}
 	doubted := a.clone()
-	delete(doubted.devices, g.name)
+	delete(doubted.Devices, g.name)
 	return doubted
 }
 
@@ -106,7 +106,7 @@ func (c *Coordinator) Pair(
 ) (served []pairs.Served, written bool, err error) {
 	defer c.store.changed.Fire()
 	tx, err := c.commit(func(tx *transaction) error {
-		if tx.open == nil || !device.SameSet(tx.open.devices[name], ids) {
+		if tx.open == nil || !device.SameSet(tx.open.Devices[name], ids) {
 			return nil
 		}
 		if c.pairs.Has(file) && tx.open.keepFile(file, vfs) {
@@ -154,7 +154,7 @@ func (c *Coordinator) tidyPairs() {
 	s := c.current()
 	var open []string
 	if s.open != nil {
-		open = s.open.files
+		open = s.open.Files
 	}
 	c.pairs.Tidy(s.tree, containers, recorded.Identity, open, func(of kubelet.Devices) []pairs.Device {
 		return pairDevices(s.resources, of)

@@ -31,8 +31,8 @@ func TestPairsFilesOfContainerAreBounded(t *testing.T) {
 		}
 	}
 	last := c.current().open
-	if len(last.files) != device.MaxResources || len(last.vfs) != device.MaxResources {
-		t.Errorf("%d files and %d VFs are remembered, want %d each", len(last.files), len(last.vfs),
+	if len(last.Files) != device.MaxResources || len(last.VFs) != device.MaxResources {
+		t.Errorf("%d files and %d VFs are remembered, want %d each", len(last.Files), len(last.VFs),
 			device.MaxResources)
 	}
 }

@@ -83,7 +83,7 @@ func TestTidyPairs(t *testing.T) {
 		}
 	}
 	if _, err := c.commit(func(tx *transaction) error {
-		tx.open = &openAdmission{container: &recipient{}, files: []string{open}}
+		tx.open = &openAdmission{Container: &recipient{}, Files: []string{open}}
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestASlowWriteHasWhatCameSince(t *testing.T) {
 	gpu, vf := a.all[gpus][0], a.all[vfs][0]
 	a.allocated(vfs, []string{vf.ID})
 	slow := c.current().clone()
-	slow.open.files = []string{filepath.Join(t.TempDir(), "pairs.json")}
+	slow.open.Files = []string{filepath.Join(t.TempDir(), "pairs.json")}
 	c.state.Store(slow)
 	if got := pairedDevices(slow, slow.open, c.current()); len(got) != 1 || got[0].ID != vf.ID {
 		t.Errorf("the container has %v, want the VF", got)

@@ -84,24 +84,24 @@ func (c *Coordinator) awaitAnnounced(ctx context.Context, q *api.PreferRequest) 
 // containers one after another. The record ends with a question or an Allocate for another container, an
 // Allocate that failed or was refused, and a newer checkpoint.
 type openAdmission struct {
-	container *recipient       // by pod UID and name as far as known, with its devices so far
-	recorded  kubelet.Identity // of the kubelet's checkpoint at the latest call; zero if unreadable
+	Container *recipient       // by pod UID and name as far as known, with its devices so far
+	Recorded  kubelet.Identity // of the kubelet's checkpoint at the latest call; zero if unreadable
 	at        time.Time        // of the latest call; zero if unknown
-	plan      *plan            // of the latest question; nil for none
+	Plan      *plan            // of the latest question; nil for none
 
 	// A pairs file is requested with the VFs and complete with the GPUs, in either order: the report of the last
 	// half writes the file before the kubelet gets its answer, and therefore before the container starts.
-	devices kubelet.Devices // allocated, in the container's order
-	files   []string        // requested pairs files
-	vfs     []pairs.VF      // content of the files
+	Devices kubelet.Devices // allocated, in the container's order
+	Files   []string        // requested pairs files
+	VFs     []pairs.VF      // content of the files
 }
 
 // allocated returns the container if it has devices; nil otherwise.
 func (a *openAdmission) allocated() *recipient {
-	if a == nil || len(a.container.Devices) == 0 {
+	if a == nil || len(a.Container.Devices) == 0 {
 		return nil
 	}
-	return a.container
+	return a.Container
 }
 
 // progress returns the kubelet's progress with the container, by the checkpoint as read now. A container
@@ -110,9 +110,9 @@ func (a *openAdmission) progress(now kubelet.Identity) progress {
 	switch {
 	case a.allocated() == nil:
 		return progressComplete
-	case now == kubelet.Identity{} || a.recorded == kubelet.Identity{}:
+	case now == kubelet.Identity{} || a.Recorded == kubelet.Identity{}:
 		return progressUnknown
-	case a.recorded == now:
+	case a.Recorded == now:
 		return progressOpen
 	default:
 		return progressComplete
@@ -131,32 +131,32 @@ func (a *openAdmission) isLate(asked time.Time) bool {
 
 // live returns the plan, nil if there is none or if it has expired.
 func (a *openAdmission) live(now time.Time) *plan {
-	if a == nil || a.plan == nil || !now.Before(a.plan.expires) {
+	if a == nil || a.Plan == nil || !now.Before(a.Plan.Expires) {
 		return nil
 	}
-	return a.plan
+	return a.Plan
 }
 
 // proves reports whether an Allocate is certainly of the container: the kubelet takes exactly the answer to
 // its question, chosen of more, or the rest of the plan directly after an Allocate.
 func (a *openAdmission) proves(name string, ids []string, now time.Time) bool {
 	p := a.live(now)
-	return p.isFor(name, ids) && (p.resource == name && p.chosen || p.resource != name && a.isRecent(now))
+	return p.isFor(name, ids) && (p.Resource == name && p.Chosen || p.Resource != name && a.isRecent(now))
 }
 
 // of returns the record for a container: with the devices that the container has of the record before, and
 // the pairs files requested for these devices.
 func (a *openAdmission) of(c *recipient) *openAdmission {
 	if a == nil {
-		return &openAdmission{container: c, devices: kubelet.Devices{}}
+		return &openAdmission{Container: c, Devices: kubelet.Devices{}}
 	}
 	next := a.clone()
-	next.container = c
-	maps.DeleteFunc(next.devices, func(name string, ids []string) bool {
+	next.Container = c
+	maps.DeleteFunc(next.Devices, func(name string, ids []string) bool {
 		return !device.SameSet(c.Devices[name], ids)
 	})
-	if len(next.devices) == 0 {
-		next.files, next.vfs = nil, nil
+	if len(next.Devices) == 0 {
+		next.Files, next.VFs = nil, nil
 	}
 	return next
 }
@@ -164,13 +164,13 @@ func (a *openAdmission) of(c *recipient) *openAdmission {
 // keepFile adds a requested pairs file with its VFs, once. Returns false if the container has a file for each
 // of as many resources as a node can have.
 func (a *openAdmission) keepFile(file string, vfs []pairs.VF) bool {
-	if slices.Contains(a.files, file) {
+	if slices.Contains(a.Files, file) {
 		return true
 	}
-	if len(a.files) >= device.MaxResources {
+	if len(a.Files) >= device.MaxResources {
 		return false
 	}
-	a.files, a.vfs = append(a.files, file), append(a.vfs, vfs...)
+	a.Files, a.VFs = append(a.Files, file), append(a.VFs, vfs...)
 	return true
 }
 
@@ -180,7 +180,7 @@ func (a *openAdmission) clone() *openAdmission {
 		return nil
 	}
 	next := *a
-	next.plan, next.devices = a.plan.clone(), maps.Clone(a.devices)
-	next.files, next.vfs = slices.Clone(a.files), slices.Clone(a.vfs)
+	next.Plan, next.Devices = a.Plan.clone(), maps.Clone(a.Devices)
+	next.Files, next.VFs = slices.Clone(a.Files), slices.Clone(a.VFs)
 	return &next
 }

@@ -198,7 +198,7 @@ type allocateInput struct {
 
 // fateOf returns the fate of the pod of an open admission. Of a later admission nothing is known.
 func (a allocateInput) fateOf(open *openAdmission) fate {
-	if open == nil || a.open == nil || open.container.ID != a.open.container.ID {
+	if open == nil || a.open == nil || open.Container.ID != a.open.Container.ID {
 		return lives
 	}
 	return a.fate
@@ -223,7 +223,7 @@ func (r *reader) readAllocate(
 	}
 	a.answer = kubelet.Read(r.Pods.Pods(ctx))
 	if !a.answer.IsKnown() && s.open != nil {
-		a.fate = r.readFate(ctx, s.open.container.Pods)
+		a.fate = r.readFate(ctx, s.open.Container.Pods)
 	}
 	return a
 }

@@ -137,8 +137,8 @@ func (s *state) suspects(name string, ids []string, now time.Time) []suspect {
 			}
 		}
 	}
-	if s.open.live(now).isFor(name, ids) && s.open.container.Owner != nil {
-		found = slices.DeleteFunc(found, func(f suspect) bool { return f.pod == s.open.container.Owner.Pod })
+	if s.open.live(now).isFor(name, ids) && s.open.Container.Owner != nil {
+		found = slices.DeleteFunc(found, func(f suspect) bool { return f.pod == s.open.Container.Owner.Pod })
 	}
 	return found
 }
@@ -151,7 +151,7 @@ func findMisalignment(b *books, g grant, alignment intent.Alignment) refusal {
 		return refusal{}
 	}
 	pairs := pairsOf(b, g.container, g.isSure())
-	if p := g.plan; pairs == nil && p != nil && p.choice != nil && !p.predicted && g.container.Asker != nil &&
+	if p := g.plan; pairs == nil && p != nil && p.choice != nil && !p.Predicted && g.container.Asker != nil &&
 		g.container.Asker.Exact {
 		pairs = p.choice.Pairs
 	}

@@ -105,7 +105,7 @@ func TestLateAllocateOfStrictPodIsRecorded(t *testing.T) {
 				}
 			}
 		}
-		if c := a.coordinator.current().open.container; c.Lacks(gpus) || c.Lacks(vfs) {
+		if c := a.coordinator.current().open.Container; c.Lacks(gpus) || c.Lacks(vfs) {
 			t.Errorf("%v: the container has %v", order, c.Devices)
 		}
 	}

@@ -84,8 +84,8 @@ func saveAdmission(open *openAdmission, now time.Time) *savedAdmission {
 		return nil
 	}
 	k := &savedAdmission{
-		Container: *open.container, Recorded: open.recorded, Devices: open.devices, Files: open.files,
-		VFs: open.vfs,
+		Container: *open.Container, Recorded: open.Recorded, Devices: open.Devices, Files: open.Files,
+		VFs: open.VFs,
 	}
 	k.Container.Pods = k.Container.Pods[:min(len(k.Container.Pods), maxPods)]
 	if a := k.Container.Asker; a != nil {
@@ -97,7 +97,7 @@ func saveAdmission(open *openAdmission, now time.Time) *savedAdmission {
 		}
 	}
 	if p != nil {
-		k.Plan = &savedPlan{p.devices, p.resource, p.anew, p.predicted, p.chosen, p.expires}
+		k.Plan = &savedPlan{p.Devices, p.Resource, p.Anew, p.Predicted, p.Chosen, p.Expires}
 	}
 	return k
 }
@@ -129,7 +129,7 @@ func (c *committedState) restore(k savedState, log *slog.Logger) error {
 	next.hold(k.Found)
 	next.open = k.Admission.restore(c.now())
 	if next.open != nil {
-		next.ids = next.open.container.ID
+		next.ids = next.open.Container.ID
 	}
 	next.listing = k.Seen.restore()
 	c.state.Store(next)
@@ -155,23 +155,23 @@ func (k *savedAdmission) restore(now time.Time) *openAdmission {
 		return nil
 	}
 	open := &openAdmission{
-		container: &k.Container, recorded: k.Recorded, devices: k.Devices, files: k.Files, vfs: k.VFs,
+		Container: &k.Container, Recorded: k.Recorded, Devices: k.Devices, Files: k.Files, VFs: k.VFs,
 	}
 	for _, alignment := range k.Others {
-		if a := open.container.Asker; a != nil {
+		if a := open.Container.Asker; a != nil {
 			a.Others = append(a.Others, intent.Alignment(alignment))
 		}
 	}
-	if open.devices == nil {
-		open.devices = kubelet.Devices{}
+	if open.Devices == nil {
+		open.Devices = kubelet.Devices{}
 	}
 	if p := k.Plan; p != nil && p.Expires.After(now) && p.Expires.Sub(now) <= planTTL {
-		open.plan = &plan{
-			devices: p.Devices, resource: p.Resource, anew: p.Anew, predicted: p.Predicted, chosen: p.Chosen,
-			expires: p.Expires,
+		open.Plan = &plan{
+			Devices: p.Devices, Resource: p.Resource, Anew: p.Anew, Predicted: p.Predicted, Chosen: p.Chosen,
+			Expires: p.Expires,
 		}
 	}
-	if open.plan == nil && open.allocated() == nil {
+	if open.Plan == nil && open.allocated() == nil {
 		return nil
 	}
 	return open

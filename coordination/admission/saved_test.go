@@ -164,23 +164,23 @@ func TestNextServerHasTheState(t *testing.T) {
 	s.hold(holders.Holders{holder})
 	s.unlisted = holders.Holders{holder, holder}
 	s.open = &openAdmission{
-		container: &recipient{
+		Container: &recipient{
 			ID: 7, Owner: &owner, Pods: []kubelet.Pod{pod}, Devices: devices, Newest: gpus, Inherits: devices,
 			Looked: true, Unasked: true, Guessed: true, Shown: true, Asker: &asker{
 				Source: intent.PodsAPI, Pod: pod, UID: "uid", Name: "c", Alignment: intent.Required, Exact: true,
 				Requests: map[string]int{gpus: 2}, Others: []intent.Alignment{intent.Preferred}, Pods: []kubelet.Pod{pod},
 			},
 		},
-		recorded: recorded, devices: devices, files: []string{"file"}, vfs: []pairs.VF{{ID: "vf", Resource: vfs}},
-		plan: &plan{
-			devices: devices, resource: vfs, anew: true, predicted: true, chosen: true,
-			expires: time.Now().Add(planTTL / 2).Round(0),
+		Recorded: recorded, Devices: devices, Files: []string{"file"}, VFs: []pairs.VF{{ID: "vf", Resource: vfs}},
+		Plan: &plan{
+			Devices: devices, Resource: vfs, Anew: true, Predicted: true, Chosen: true,
+			Expires: time.Now().Add(planTTL / 2).Round(0),
 		},
 	}
 	unsaved := "version tree resources at choice promised until Created CPUs Beside Before BeforeInit Chosen " +
 		"Remarks Containers"
 	for _, part := range []any{
-		*s, s.allocates[0], holder, *s.open, *s.open.container, *s.open.container.Asker, *s.open.plan, s.listing,
+		*s, s.allocates[0], holder, *s.open, *s.open.Container, *s.open.Container.Asker, *s.open.Plan, s.listing,
 	} {
 		v := reflect.ValueOf(part)
 		for i := range v.NumField() {

@@ -59,7 +59,7 @@ func TestSecondHalfIsAsPlanned(t *testing.T) {
 				t.Errorf("%q: %d looks at the first half, want %d", source, looks.Load(), want.looks)
 			}
 			a.take(pod, order[0], ids)
-			planned := slices.Clone(a.coordinator.current().open.plan.devices[order[1]])
+			planned := slices.Clone(a.coordinator.current().open.Plan.Devices[order[1]])
 			ids, why := a.ask(order[1], 1, 2)
 			before := looks.Load()
 			for _, r := range a.coordinator.Status(t.Context()).GetResources() {
@@ -92,7 +92,7 @@ func TestSecondHalfWithoutList(t *testing.T) {
 		a.pods[pod]["c"] = kubelet.Devices{}
 		ids, _ := a.ask(order[0], 1, 2)
 		a.take(pod, order[0], ids)
-		planned := slices.Clone(a.coordinator.current().open.plan.devices[order[1]])
+		planned := slices.Clone(a.coordinator.current().open.Plan.Devices[order[1]])
 		a.away, a.now = true, a.now.Add(10*FollowWindow)
 		ids, why := a.ask(order[1], 1, 2)
 		if !device.SameSet(ids, planned) || strings.Contains(why, "asked first") {

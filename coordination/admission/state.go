@@ -226,18 +226,18 @@ func (tx *transaction) openFor(
 	c *recipient, next *plan, name string, recorded kubelet.Identity,
 ) {
 	tx.expirePlan()
-	if before := tx.open; before != nil && before.plan != nil && before.container.ID == c.ID &&
-		before.plan.promised[name] != nil {
-		next.promised, next.until = before.plan.promised, before.plan.until // the rest of the same container
+	if before := tx.open; before != nil && before.Plan != nil && before.Container.ID == c.ID &&
+		before.Plan.promised[name] != nil {
+		next.promised, next.until = before.Plan.promised, before.Plan.until // the rest of the same container
 	} else {
 		tx.endPlan(Dropped)
-		next.promised, next.until = next.otherDevices(name), next.expires
+		next.promised, next.until = next.otherDevices(name), next.Expires
 		if n := len(next.promised); n > 0 {
 			tx.observe(func(o DecisionObserver) { o.Planned(n) })
 		}
 	}
 	tx.open = tx.open.of(c)
-	tx.open.plan, tx.open.recorded, tx.open.at = next, recorded, tx.now()
+	tx.open.Plan, tx.open.Recorded, tx.open.at = next, recorded, tx.now()
 }
 
 // endRejected closes the open admission if the kubelet has rejected the container's pod, by its fate or by
@@ -247,13 +247,13 @@ func (tx *transaction) endRejected(e *evidence, of fate) {
 	if tx.open == nil || tx.open.allocated() != nil && e.Progress == progressComplete {
 		return
 	}
-	c := tx.open.container
+	c := tx.open.Container
 	if e.Newest != nil {
 		c = e.Newest
 	}
 	switch {
 	case of == isOut || e.IsGone(c):
-		tx.release(tx.open.container)
+		tx.release(tx.open.Container)
 	case of == lives && !e.IsUnrelated(c):
 		return
 	}
@@ -288,7 +288,7 @@ func (tx *transaction) plan() *plan {
 	if tx.open == nil {
 		return nil
 	}
-	return tx.open.plan
+	return tx.open.Plan
 }
 
 // expirePlan reports an expired promise.
@@ -301,7 +301,7 @@ func (tx *transaction) expirePlan() {
 // endPlan removes the plan.
 func (tx *transaction) endPlan(outcome PlanOutcome) {
 	if tx.endPromise(outcome); tx.open != nil {
-		tx.open.plan = nil
+		tx.open.Plan = nil
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 func TestOpenAdmissionInTime(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	a := &openAdmission{plan: &plan{expires: now.Add(planTTL)}, at: now}
+	a := &openAdmission{Plan: &plan{Expires: now.Add(planTTL)}, at: now}
 	if a.live(now.Add(planTTL-1)) == nil || a.live(now.Add(planTTL)) != nil {
 		t.Error("the plan does not live for its lifetime")
 	}
@@ -28,7 +28,7 @@ func TestOpenAdmissionInTime(t *testing.T) {
 func TestRefusedContainerIsComplete(t *testing.T) {
 	t.Parallel()
 	c := emptyServer()
-	c.current().open = &openAdmission{container: &recipient{Devices: kubelet.Devices{gpus: {"gpu"}}}}
+	c.current().open = &openAdmission{Container: &recipient{Devices: kubelet.Devices{gpus: {"gpu"}}}}
 	_, err := c.commit(func(tx *transaction) error {
 		tx.refuseGrant(grant{name: gpus, ids: []string{"gpu"}}, RefusedDouble,
 			refusal{said: "another pod has the device"})

@@ -37,7 +37,7 @@ func newStatus(s *state, now time.Time, known survey) *api.StatusResponse {
 		answer.Resources = append(answer.Resources, resourceStatus(r, b, ended))
 	}
 	if p := s.open.live(now); p != nil {
-		answer.Plan = &api.Plan{Devices: deviceLists(p.devices), ExpiresUnixNano: p.expires.UnixNano()}
+		answer.Plan = &api.Plan{Devices: deviceLists(p.Devices), ExpiresUnixNano: p.Expires.UnixNano()}
 	}
 	return answer
 }

@@ -23,9 +23,9 @@ func TestPlanClearsItsOwnPodAlone(t *testing.T) {
 			{Pod: other, Name: "c", Devices: kubelet.Devices{gpus: {"g2"}}},
 		})
 		s.open = &openAdmission{
-			container: &recipient{Owner: &kubelet.Container{Pod: own, Name: "c"}},
-			plan: &plan{
-				devices: map[string][]string{gpus: {"g1", planned}}, expires: now.Add(time.Second),
+			Container: &recipient{Owner: &kubelet.Container{Pod: own, Name: "c"}},
+			Plan: &plan{
+				Devices: map[string][]string{gpus: {"g1", planned}}, Expires: now.Add(time.Second),
 			},
 		}
 		found := s.suspects(gpus, []string{"g1", "g2"}, now)
@@ -54,7 +54,7 @@ func TestSuspectsOfSeveralDevices(t *testing.T) {
 		{Devices: kubelet.Devices{gpus: {"g1"}}}, {Pod: owner, Name: "c", Devices: kubelet.Devices{gpus: {"g2"}}},
 	})
 	s.open = &openAdmission{
-		container: &recipient{Pods: pods, Devices: kubelet.Devices{gpus: {"g1"}}},
+		Container: &recipient{Pods: pods, Devices: kubelet.Devices{gpus: {"g1"}}},
 	}
 	found := s.suspects(gpus, []string{"g1", "g2"}, now)
 	if len(found) != maxSuspects || found[0] != (suspect{owner, true}) || found[1] != (suspect{pods[1], false}) {
