@@ -184,13 +184,15 @@ const planTTL = 2 * time.Second
 // plan is the answer to the latest question, with the devices reserved for the halves of the request without
 // a question so far.
 type plan struct {
-	Devices   map[string][]string // by resource, in the order of the pairs
-	Resource  string              // of the answered question
-	Anew      bool                // the question had no devices of an init container to include
-	choice    *placement.Choice   // origin of all devices
-	Predicted bool                // the NUMA nodes are a prediction
-	Chosen    bool                // of more on the same NUMA nodes: the kubelet takes these only as the answer
-	Expires   time.Time
+	Devices   map[string][]string `json:"devices"`             // by resource, in the order of the pairs
+	Resource  string              `json:"resource"`            // of the answered question
+	Anew      bool                `json:"anew,omitempty"`      // without devices of an init container
+	Predicted bool                `json:"predicted,omitempty"` // the NUMA nodes are a prediction
+	// chosen from more on the same NUMA nodes: the kubelet takes these only as the answer
+	FromMore bool      `json:"chosen,omitempty"`
+	Expires  time.Time `json:"expires"`
+
+	choice *placement.Choice // origin of all devices; not saved
 
 	// the reservation of the container's first question, for statistics: the plan of the next question replaces
 	// the devices and keeps the promise
@@ -228,7 +230,7 @@ func newPlan(
 	answer := p.Devices[q.GetResource()]
 	isAnswer := func(id string) bool { return slices.Contains(answer, id) }
 	rest := slices.DeleteFunc(slices.Clone(q.GetAvailable()), isAnswer)
-	p.Chosen = len(rest) > 0 && set.SameNodes(kubelet.Devices{q.GetResource(): answer}, q.GetResource(), rest)
+	p.FromMore = len(rest) > 0 && set.SameNodes(kubelet.Devices{q.GetResource(): answer}, q.GetResource(), rest)
 	return p
 }
 

@@ -84,16 +84,16 @@ func (c *Coordinator) awaitAnnounced(ctx context.Context, q *api.PreferRequest) 
 // containers one after another. The record ends with a question or an Allocate for another container, an
 // Allocate that failed or was refused, and a newer checkpoint.
 type openAdmission struct {
-	Container *recipient       // by pod UID and name as far as known, with its devices so far
-	Recorded  kubelet.Identity // of the kubelet's checkpoint at the latest call; zero if unreadable
-	at        time.Time        // of the latest call; zero if unknown
-	Plan      *plan            // of the latest question; nil for none
+	Container *recipient       `json:"container"`      // as far as known, with its devices so far
+	Recorded  kubelet.Identity `json:"recorded"`       // the checkpoint at the latest call; zero if unreadable
+	Plan      *plan            `json:"plan,omitempty"` // of the latest question; nil for none
+	at        time.Time        // of the latest call; zero if unknown, as for the next server
 
 	// A pairs file is requested with the VFs and complete with the GPUs, in either order: the report of the last
 	// half writes the file before the kubelet gets its answer, and therefore before the container starts.
-	Devices kubelet.Devices // allocated, in the container's order
-	Files   []string        // requested pairs files
-	VFs     []pairs.VF      // content of the files
+	Devices kubelet.Devices `json:"devices"`         // allocated, in the container's order
+	Files   []string        `json:"files,omitempty"` // requested pairs files
+	VFs     []pairs.VF      `json:"vfs,omitempty"`   // content of the files
 }
 
 // allocated returns the container if it has devices; nil otherwise.
@@ -141,7 +141,7 @@ func (a *openAdmission) live(now time.Time) *plan {
 // its question, chosen of more, or the rest of the plan directly after an Allocate.
 func (a *openAdmission) proves(name string, ids []string, now time.Time) bool {
 	p := a.live(now)
-	return p.isFor(name, ids) && (p.Resource == name && p.Chosen || p.Resource != name && a.isRecent(now))
+	return p.isFor(name, ids) && (p.Resource == name && p.FromMore || p.Resource != name && a.isRecent(now))
 }
 
 // of returns the record for a container: with the devices that the container has of the record before, and

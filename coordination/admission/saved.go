@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/pairs"
 )
 
 // savedState is the state for the next server: devices with their places, for a plugin that does not find a
@@ -31,25 +30,10 @@ type savedState struct {
 	Decisions []history.Saved          `json:"decisions,omitempty"` // of living containers
 }
 
-// savedAdmission is the open admission, without the time of its latest call.
+// savedAdmission is the open admission, with what its asker does not save.
 type savedAdmission struct {
-	Container recipient        `json:"container"`
-	Others    []string         `json:"others,omitempty"` // of the asker: as alignments they could not be ""
-	Recorded  kubelet.Identity `json:"recorded"`
-	Plan      *savedPlan       `json:"plan,omitempty"`
-	Devices   kubelet.Devices  `json:"devices"`
-	Files     []string         `json:"files,omitempty"`
-	VFs       []pairs.VF       `json:"vfs,omitempty"`
-}
-
-// savedPlan is the plan of the open admission, without its choice and its promise, which are for people.
-type savedPlan struct {
-	Devices   map[string][]string `json:"devices"`
-	Resource  string              `json:"resource"`
-	Anew      bool                `json:"anew,omitempty"`
-	Predicted bool                `json:"predicted,omitempty"`
-	Chosen    bool                `json:"chosen,omitempty"`
-	Expires   time.Time           `json:"expires"`
+	openAdmission
+	Others []string `json:"others,omitempty"` // of the asker: as alignments they could not be ""
 }
 
 // savedListing is the last PodResources List, without its containers, which can be many.
@@ -83,22 +67,18 @@ func saveAdmission(open *openAdmission, now time.Time) *savedAdmission {
 	if p == nil && open.allocated() == nil {
 		return nil
 	}
-	k := &savedAdmission{
-		Container: *open.Container, Recorded: open.Recorded, Devices: open.Devices, Files: open.Files,
-		VFs: open.VFs,
-	}
-	k.Container.Pods = k.Container.Pods[:min(len(k.Container.Pods), maxPods)]
-	if a := k.Container.Asker; a != nil {
-		trimmed := *a
-		trimmed.Pods = a.Pods[:min(len(a.Pods), maxPods)]
-		k.Container.Asker = &trimmed
-		for _, alignment := range a.Others {
+	k := &savedAdmission{openAdmission: *open}
+	container := *open.Container
+	container.Pods = container.Pods[:min(len(container.Pods), maxPods)]
+	if container.Asker != nil {
+		asker := *container.Asker
+		asker.Pods = asker.Pods[:min(len(asker.Pods), maxPods)]
+		container.Asker = &asker
+		for _, alignment := range asker.Others {
 			k.Others = append(k.Others, string(alignment))
 		}
 	}
-	if p != nil {
-		k.Plan = &savedPlan{p.Devices, p.Resource, p.Anew, p.Predicted, p.Chosen, p.Expires}
-	}
+	k.Container, k.Plan = &container, p
 	return k
 }
 
@@ -151,12 +131,10 @@ func (k savedListing) restore() listing {
 // restore returns the saved admission, nil for none. A plan is dropped if it has expired, or if its lifetime
 // exceeds planTTL: the clock was changed.
 func (k *savedAdmission) restore(now time.Time) *openAdmission {
-	if k == nil {
+	if k == nil || k.Container == nil {
 		return nil
 	}
-	open := &openAdmission{
-		Container: &k.Container, Recorded: k.Recorded, Devices: k.Devices, Files: k.Files, VFs: k.VFs,
-	}
+	open := &k.openAdmission
 	for _, alignment := range k.Others {
 		if a := open.Container.Asker; a != nil {
 			a.Others = append(a.Others, intent.Alignment(alignment))
@@ -165,11 +143,8 @@ func (k *savedAdmission) restore(now time.Time) *openAdmission {
 	if open.Devices == nil {
 		open.Devices = kubelet.Devices{}
 	}
-	if p := k.Plan; p != nil && p.Expires.After(now) && p.Expires.Sub(now) <= planTTL {
-		open.Plan = &plan{
-			Devices: p.Devices, Resource: p.Resource, Anew: p.Anew, Predicted: p.Predicted, Chosen: p.Chosen,
-			Expires: p.Expires,
-		}
+	if p := open.live(now); p == nil || p.Expires.Sub(now) > planTTL {
+		open.Plan = nil
 	}
 	if open.Plan == nil && open.allocated() == nil {
 		return nil

@@ -173,7 +173,7 @@ func TestNextServerHasTheState(t *testing.T) {
 		},
 		Recorded: recorded, Devices: devices, Files: []string{"file"}, VFs: []pairs.VF{{ID: "vf", Resource: vfs}},
 		Plan: &plan{
-			Devices: devices, Resource: vfs, Anew: true, Predicted: true, Chosen: true,
+			Devices: devices, Resource: vfs, Anew: true, Predicted: true, FromMore: true,
 			Expires: time.Now().Add(planTTL / 2).Round(0),
 		},
 	}
@@ -287,7 +287,9 @@ func exampleKept() savedState {
 	return savedState{
 		Resources: set.Save(),
 		Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{gpu.ID}, UID: "u", Pod: owner.Pod}},
-		Admission: &savedAdmission{Container: recipient{Owner: &owner, Devices: kubelet.Devices{gpus: {gpu.ID}}}},
+		Admission: &savedAdmission{openAdmission: openAdmission{
+			Container: &recipient{Owner: &owner, Devices: kubelet.Devices{gpus: {gpu.ID}}},
+		}},
 	}
 }
 
