@@ -166,9 +166,9 @@ func (w *withholder) lookAt(offerIsNew bool) {
 	}
 	w.seen = recorded.Identity
 	life := w.life() // a kubelet that has written the checkpoint is seen
-	w.found, _ = holders.Find(holders.Sources{
+	w.found = holders.Find(holders.Sources{
 		Recorded: kubelet.Read(recorded, nil), Before: without(w.found, w.ended), Known: w.told, Kubelet: life,
-	})
+	}).Holders
 	held := heldElsewhere(w.found, offered)
 	w.shared = len(held) > 0
 	if w.shared {

@@ -71,7 +71,7 @@ func (tx *transaction) updateHolders(q *api.PreferRequest, o observation) *evide
 			return e.Newest == nil || !device.SameSet(a.IDs, e.Newest.Devices[a.Resource])
 		})
 	}
-	found := holders.Look(o.sources(tx.state, q))
+	found := holders.Find(o.sources(tx.state, q))
 	tx.allocates, tx.known, tx.unlisted = found.Allocates, found.Known, found.Unlisted
 	tx.hold(found.Holders)
 	e.Holders = found.Holders

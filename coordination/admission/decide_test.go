@@ -138,7 +138,7 @@ func (d *disorder) check(seed uint64) {
 	now := observation{
 		view: kubelet.Read(view, nil), checkpoint: kubelet.Read(d.coordinator.Kubelet.Checkpoint()),
 	}
-	found, _ := holders.Find(now.sources(before, nil))
+	found := holders.Find(now.sources(before, nil)).Holders
 	after := newBooks(before.tree, before.resources, found)
 	for pod, containers := range d.pods {
 		for name, given := range containers["c"] {

@@ -57,7 +57,7 @@ func (tx *transaction) takeDevices(a allocateInput) grant {
 	o, name, ids := a.observation, a.name, a.ids
 	e := o.evidence(tx.state)
 	if o.answer.IsKnown() {
-		found := holders.Look(o.sources(tx.state, nil))
+		found := holders.Find(o.sources(tx.state, nil))
 		e.Holders, tx.known = found.Holders, found.Known
 	}
 	if !tx.open.proves(name, ids, o.asked) {

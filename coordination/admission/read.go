@@ -63,7 +63,7 @@ func (r *reader) readQuestion(
 // kubelet offers come first: they have ended, unless the kubelet hands a device out twice. All adds further
 // pods.
 func (s *state) suspectedPods(sources holders.Sources, q *api.PreferRequest, all bool) (pods []kubelet.Pod) {
-	found, _ := holders.Find(sources)
+	found := holders.Find(sources).Holders
 	if !sources.Recorded.IsKnown() {
 		found = s.found
 	}

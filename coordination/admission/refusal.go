@@ -98,7 +98,7 @@ func (s *state) findElsewhereName(
 	}
 	sources := o.sources(s, nil)
 	sources.Allocates = nil
-	all, _ := holders.Find(sources)
+	all := holders.Find(sources).Holders
 	units := all.ByUnit(s.resources.UnitOf)
 	for _, id := range ids {
 		if held, found := units.Elsewhere(name, id); found {

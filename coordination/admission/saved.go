@@ -167,7 +167,7 @@ func (c *Coordinator) restoreHolders() {
 	if c.Kubelet.Life() != sources.Kubelet { // a kubelet has started meanwhile
 		sources.Kubelet = ""
 	}
-	found := holders.Look(sources)
+	found := holders.Find(sources)
 	s.allocates, s.unlisted = found.Allocates, found.Unlisted
 	s.hold(found.Holders)
 	c.state.Store(s)

@@ -127,7 +127,7 @@ func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
 	}
 	sources.Recorded = kubelet.Read(i.reader.Kubelet.Checkpoint())
 	if sources.Recorded.IsKnown() {
-		known.found, _ = holders.Find(sources)
+		known.found = holders.Find(sources).Holders
 	}
 	known.markInit(answer)
 	if unknown == nil {

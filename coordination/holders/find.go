@@ -11,14 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Find returns the holders, and the Allocates to remember until the next search.
-func Find(s Sources) (found Holders, left []Allocate) {
-	r := Look(s)
-	return r.Holders, r.Allocates
-}
-
-// Look is Find, with the known names of pods.
-func Look(s Sources) (r Result) {
+// Find searches the sources for the holders.
+func Find(s Sources) (r Result) {
 	listed := newListing(s.View)
 	recorded := newRecord(s)
 	isOf := func(h Holder) bool { return h.Life == s.Kubelet }

@@ -364,7 +364,8 @@ func TestFind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found, left := holders.Find(tc.Sources)
+			result := holders.Find(tc.Sources)
+			found, left := result.Holders, result.Allocates
 			if diff := cmp.Diff(tc.want, held(found)); diff != "" {
 				t.Errorf("held (-want +got):\n%s", diff)
 			}
@@ -388,10 +389,10 @@ func TestFind(t *testing.T) {
 func TestFindKeepsList(t *testing.T) {
 	t.Parallel()
 	list := view(map[string]string{"a/c": gpus + " g1"})
-	found, _ := holders.Find(holders.Sources{
+	found := holders.Find(holders.Sources{
 		Recorded: read(record(t, nil)), View: list,
 		Allocates: []holders.Allocate{{Resource: vfs, IDs: []string{"v1"}}},
-	})
+	}).Holders
 	if diff := cmp.Diff([]string{"g1:  a/c open", "v1:  a/c open"}, held(found)); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
@@ -413,7 +414,7 @@ func TestWrongNameIsCorrected(t *testing.T) {
 		},
 	}
 	want := holders.Known{Pod: kubelet.Pod{Name: "a"}, Told: true}
-	if diff := cmp.Diff(want, holders.Look(sources).Known["u1"], cmp.AllowUnexported(want)); diff != "" {
+	if diff := cmp.Diff(want, holders.Find(sources).Known["u1"], cmp.AllowUnexported(want)); diff != "" {
 		t.Errorf("known (-want +got):\n%s", diff)
 	}
 }
@@ -422,12 +423,12 @@ func TestWrongNameIsCorrected(t *testing.T) {
 // the others.
 func TestNamelessHoldersStayApart(t *testing.T) {
 	t.Parallel()
-	found, _ := holders.Find(holders.Sources{
+	found := holders.Find(holders.Sources{
 		Before: holders.Holders{
 			{Name: "c", Devices: devices(gpus + " g1")}, {Name: "c", Devices: devices(vfs + " v1")},
 		},
 		View: view(map[string]string{"a/c": gpus + " g1"}),
-	})
+	}).Holders
 	if diff := cmp.Diff([]string{"g1:  a/c open", "v1:  /c"}, held(found)); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
@@ -441,7 +442,7 @@ func TestPodOfTheCheckpointAdmittedWhileListFails(t *testing.T) {
 	sources := holders.Sources{
 		Recorded: read(record(t, map[string]string{"u1/c": gpus + " g1"})), Looked: true, Life: life,
 	}
-	first := holders.Look(sources)
+	first := holders.Find(sources)
 	if want := []string{"g1: u1 /c"}; !slices.Equal(held(first.Holders), want) {
 		t.Fatalf("held %v, want %v", held(first.Holders), want)
 	}
@@ -451,7 +452,7 @@ func TestPodOfTheCheckpointAdmittedWhileListFails(t *testing.T) {
 			{Pod: kubelet.Pod{Name: "b"}, Name: "c"}: devices(gpus + " g2"),
 		},
 	}, nil)
-	if found, _ := holders.Find(sources); len(found.Of(gpus, "g1")) > 0 {
+	if found := holders.Find(sources).Holders; len(found.Of(gpus, "g1")) > 0 {
 		t.Errorf("g1 is still held by %v", found.Of(gpus, "g1"))
 	}
 }
@@ -487,7 +488,7 @@ func TestKubeletStarts(t *testing.T) {
 	t.Parallel()
 	recorded := record(t, map[string]string{"u1/c": gpus + " g1", "u2/c": gpus + " g2"})
 	all := living(false, map[string]string{"u1": "a", "u2": "b"})
-	first := holders.Look(holders.Sources{Recorded: read(recorded), Pods: all, Kubelet: "first"})
+	first := holders.Find(holders.Sources{Recorded: read(recorded), Pods: all, Kubelet: "first"})
 	both := []string{"g1: u1 a/c", "g2: u2 b/c"}
 	for name, step := range map[string]struct {
 		recorded kubelet.Checkpoint
@@ -502,7 +503,7 @@ func TestKubeletStarts(t *testing.T) {
 		"lost, one ended": {record(t, nil), living(true, map[string]string{"u2": "b"}), "second", both[1:]},
 		"taken back":      {record(t, nil), all, "first", nil},
 	} {
-		found := holders.Look(holders.Sources{
+		found := holders.Find(holders.Sources{
 			Recorded: read(step.recorded), Pods: step.pods, Kubelet: step.kubelet, Known: first.Known,
 			Before: first.Holders,
 		})
@@ -550,10 +551,10 @@ func TestFreedAtList(t *testing.T) {
 		"an unknown kubelet":   {byList, holders.Sources{Recorded: read(recorded)}, all},
 	} {
 		c.ends.Recorded, c.ends.Kubelet, c.ends.Looked, c.ends.Life = read(recorded), "first", true, "first"
-		c.ends.Known = holders.Look(shown).Known
-		same.Known = holders.Look(c.ends).Known
-		c.then.Known = holders.Look(same).Known // nothing has changed
-		if diff := cmp.Diff(c.want, held(holders.Look(c.then).Holders)); diff != "" {
+		c.ends.Known = holders.Find(shown).Known
+		same.Known = holders.Find(c.ends).Known
+		c.then.Known = holders.Find(same).Known // nothing has changed
+		if diff := cmp.Diff(c.want, held(holders.Find(c.then).Holders)); diff != "" {
 			t.Errorf("%s: held (-want +got):\n%s", name, diff)
 		}
 	}

@@ -49,7 +49,7 @@ func TestLostNewestIsListedLater(t *testing.T) {
 			"u2": {Pod: before[1].Pod, Told: true, Life: "first"},
 		}}
 		for _, pods := range c.lists {
-			last = holders.Look(holders.Sources{
+			last = holders.Find(holders.Sources{
 				Recorded: kubelet.Read(record(t, nil), nil), Pods: pods, Kubelet: "second",
 				Known: last.Known, Before: last.Holders, Unlisted: last.Unlisted,
 			})

@@ -19,7 +19,7 @@ func TestLostPodEnds(t *testing.T) {
 	t.Parallel()
 	recorded := record(t, map[string]string{"u1/c": gpus + " g1", "u2/c": gpus + " g2"})
 	all := living(false, map[string]string{"u1": "a", "u2": "b"})
-	last := holders.Look(holders.Sources{Recorded: kubelet.Read(recorded, nil), Pods: all, Kubelet: "first"})
+	last := holders.Find(holders.Sources{Recorded: kubelet.Read(recorded, nil), Pods: all, Kubelet: "first"})
 	both := []string{"g1: u1 a/c", "g2: u2 b/c"}
 	for i, step := range []struct {
 		shown map[string]string
@@ -31,7 +31,7 @@ func TestLostPodEnds(t *testing.T) {
 	} {
 		shown, _ := view(step.shown).Get()
 		shown.Life = "second"
-		last = holders.Look(holders.Sources{
+		last = holders.Find(holders.Sources{
 			Recorded: kubelet.Read(record(t, nil), nil), View: kubelet.Read(shown, nil), Kubelet: "second",
 			Pods:  kubelet.Read(holders.Pods{}, errors.New("no answer")),
 			Known: last.Known, Before: last.Holders, Looked: true, Life: "second",
@@ -49,7 +49,7 @@ func TestLostPodIsListedLater(t *testing.T) {
 	t.Parallel()
 	recorded := record(t, map[string]string{"u1/c": gpus + " g1", "u2/c": gpus + " g2"})
 	names := map[string]string{"u1": "a", "u2": "b"}
-	first := holders.Look(holders.Sources{
+	first := holders.Find(holders.Sources{
 		Recorded: kubelet.Read(recorded, nil), Pods: living(false, names), Kubelet: "first",
 	})
 	whole := living(true, map[string]string{"u2": "b"})
@@ -70,7 +70,7 @@ func TestLostPodIsListedLater(t *testing.T) {
 	} {
 		last := first
 		for i, list := range lists {
-			last = holders.Look(holders.Sources{
+			last = holders.Find(holders.Sources{
 				Recorded: kubelet.Read(record(t, nil), nil), Pods: list.pods, Kubelet: "second",
 				Known: last.Known, Before: last.Holders, Unlisted: last.Unlisted,
 			})
@@ -116,9 +116,9 @@ func TestLostContainerOfAllocates(t *testing.T) {
 		known := map[string]holders.Known{
 			"u1": {Pod: before[0].Pod, Told: true, Life: first}, "u2": {Pod: before[1].Pod, Told: true, Life: first},
 		}
-		found, _ := holders.Find(holders.Sources{
+		found := holders.Find(holders.Sources{
 			Recorded: kubelet.Read(record(t, nil), nil), Pods: c.pods, Known: known, Before: before, Kubelet: second,
-		})
+		}).Holders
 		if diff := cmp.Diff(c.want, held(found)); diff != "" {
 			t.Errorf("%s: held (-want +got):\n%s", name, diff)
 		}
@@ -135,10 +135,10 @@ func TestLostContainerStartsAgain(t *testing.T) {
 	}
 	before := holders.Holders{of("c", "g1"), of("init", "g2"), of("other", "g3")}
 	before[1].Init = true
-	found, _ := holders.Find(holders.Sources{
+	found := holders.Find(holders.Sources{
 		Recorded: kubelet.Read(record(t, map[string]string{"u1/c": gpus + " g4"}), nil), Before: before,
 		Pods: living(true, map[string]string{"u1": "a"}), Kubelet: "second",
-	})
+	}).Holders
 	if diff := cmp.Diff([]string{"g3: u1 a/other", "g4: u1 a/c"}, held(found)); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
@@ -151,12 +151,12 @@ func TestLostContainerWithoutCheckpoint(t *testing.T) {
 	pod := kubelet.Pod{Name: "a"}
 	lost := holders.Holder{UID: "u1", Pod: pod, Name: "c", Devices: devices(gpus + " g1"), Lost: true}
 	recorded := holders.Holder{UID: "u2", Name: "c", Devices: devices(gpus + " g2")}
-	found, _ := holders.Find(holders.Sources{
+	found := holders.Find(holders.Sources{
 		Recorded: kubelet.Read(kubelet.Checkpoint{}, errors.New("no file")), Kubelet: "second",
 		View: view(map[string]string{"a/c": ""}), Pods: kubelet.Read(holders.Pods{}, errors.New("no answer")),
 		Before: holders.Holders{lost, recorded}, Known: map[string]holders.Known{"u1": {Pod: pod, Told: true}},
 		Question: &api.PreferRequest{Resource: gpus, Available: []string{"g1", "g2"}},
-	})
+	}).Holders
 	if diff := cmp.Diff([]string{"g1: u1 a/c"}, held(found)); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}

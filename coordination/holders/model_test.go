@@ -101,7 +101,8 @@ func (k *keeper) Prefer(p *model.Pod, c *model.Container, q model.Question) []st
 	if len(q.MustInclude) == 0 && !k.happens(k.trouble.away) {
 		sources.View = kubelet.Read(k.kubelet.List(), nil)
 	}
-	found, left := holders.Find(sources)
+	result := holders.Find(sources)
+	found, left := result.Holders, result.Allocates
 	k.allocates, k.most = left, max(k.most, len(left))
 	k.questions++
 	k.judge(p, c, found, sources)

@@ -24,11 +24,11 @@ func TestBothPodsOfANameAreRecorded(t *testing.T) {
 			recorded := record(t, map[string]string{
 				early + "/c": gpus + " g1 " + vfs + " v1", late + "/c": gpus + " g3",
 			})
-			found, _ := holders.Find(holders.Sources{
+			found := holders.Find(holders.Sources{
 				Recorded: read(recorded), Pods: pods, View: view(map[string]string{"a/c": gpus + " g3", "b/c": ""}),
 				Known:    map[string]holders.Known{early: {Pod: kubelet.Pod{Name: "a"}}},
 				Question: &api.PreferRequest{Resource: vfs, Available: []string{"v2"}}, Withheld: []string{"v1"},
-			})
+			}).Holders
 			want := []string{"g1: " + early + " a/c", "g3: " + late + " a/c", "v1: " + early + " a/c"}
 			if diff := cmp.Diff(want, held(found)); diff != "" {
 				t.Errorf("source %s, the earlier pod %s: held (-want +got):\n%s", source, early, diff)

@@ -53,7 +53,7 @@ func TestLostNewestSurvivesAnUnknownSearch(t *testing.T) {
 			"u2": {Pod: before[1].Pod, Told: true, Life: "first"},
 		}}
 		for _, s := range steps {
-			last = holders.Look(holders.Sources{
+			last = holders.Find(holders.Sources{
 				Recorded: kubelet.Read(record(t, nil), nil), Pods: s.pods, Kubelet: s.life,
 				Known: last.Known, Before: last.Holders, Unlisted: last.Unlisted,
 			})

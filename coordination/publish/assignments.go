@@ -141,7 +141,7 @@ func (d *deviceHolders) addHolders(sources holders.Sources) {
 		uid, _, _ := strings.Cut(container, "/")
 		d.gone[uid] = true
 	}
-	found, _ := holders.Find(sources)
+	found := holders.Find(sources).Holders
 	for _, h := range found {
 		delete(d.gone, h.UID)
 		if h.Lost {

@@ -69,7 +69,7 @@ func (h *holderView) updateHolders(ctx context.Context, machine pool.Machine) {
 	if err != nil {
 		return
 	}
-	h.found, _ = holders.Find(sources)
+	h.found = holders.Find(sources).Holders
 	before, held := h.holders.Get(), heldBy(h.found)
 	if before == nil || !maps.Equal(held, before) {
 		h.log.Info("read the devices that device plugins gave to pods", "devices", len(held))
@@ -105,7 +105,7 @@ func (h *holderView) readSources(ctx context.Context, machine pool.Machine) (hol
 	sources := holders.Sources{
 		Recorded: h.last, Before: h.found, Known: h.recorded.toldPods(), Kubelet: kubelet.Life(h.kubeletDir),
 	}
-	all, _ := holders.Find(sources)
+	all := holders.Find(sources).Holders
 	err = h.recorded.updatePods(ctx, h.last, all, podsWith(all, listNames(machine)))
 	h.complaints.reportResult("pods of the node not read; using the last known pods", err)
 	sources.Pods = kubelet.Read(h.recorded.livingPods(), nil)

@@ -115,9 +115,9 @@ func (r *recordedPods) findCandidates(
 		return nil, err
 	}
 	names := map[string]kubelet.Pod{}
-	found, _ := holders.Find(holders.Sources{
+	found := holders.Find(holders.Sources{
 		Recorded: kubelet.Read(recorded, nil), View: kubelet.Read(view, nil),
-	})
+	}).Holders
 	for _, h := range found {
 		names[h.UID] = h.Pod
 	}
