@@ -549,7 +549,7 @@ func (c *Coordinator) heldOf(name string) (held []string) {
 
 // holderOf names who holds a device, "" for nobody.
 func (c *Coordinator) holderOf(name, id string) string {
-	if h := c.current().books().held.Of(name, id); h != nil {
+	if h := c.current().books().holders.Of(name, id); h != nil {
 		return ownerName(h)
 	}
 	return ""

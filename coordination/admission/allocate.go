@@ -19,10 +19,10 @@ import (
 // Allocated records devices allocated by the kubelet, in an Allocate that is open until Returned. After ctx
 // is done nothing is refused: the plugin has passed the devices to the container. The error is ErrClosed if
 // nothing was recorded.
-func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
+func (c *Coordinator) Allocated(ctx context.Context, resource string, ids []string) (taken Taken, err error) {
 	defer c.store.changed.Fire()
-	c.reader.inFlight.addAllocate(name, ids)
-	a := c.reader.readAllocate(ctx, c.current(), c.now(), name, ids)
+	c.reader.inFlight.addAllocate(resource, ids)
+	a := c.reader.readAllocate(ctx, c.current(), c.now(), resource, ids)
 	taken, refused, err := c.decideAllocate(a, ctx.Err() == nil, refusedStates{})
 	if taken.Refusal != "" && ctx.Err() != nil { // too late
 		taken, _, err = c.decideAllocate(a, false, refused)
@@ -57,11 +57,11 @@ func (c *Coordinator) decideAllocate(
 			tx.error("a container has a device that it should have been refused: the coordinator was late",
 				"reason", a.double.full())
 		} else if a.double.said != "" {
-			if n := tx.open.allocated(); tx.open.progress(a.recorded()) == progressOpen && n.Lacks(a.name) {
+			if n := tx.open.allocated(); tx.open.progress(a.recorded()) == progressOpen && n.Lacks(a.resource) {
 				tx.release(n) // the refused container
 			}
-			asked := tx.isAsked(a.name, a.ids)
-			taken = tx.refuseGrant(grant{name: a.name, ids: a.ids, asked: asked}, RefusedDouble, a.double)
+			asked := tx.isAsked(a.resource, a.ids)
+			taken = tx.refuseGrant(grant{resource: a.resource, ids: a.ids, asked: asked}, RefusedDouble, a.double)
 			return nil
 		}
 		g := tx.takeDevices(a)
@@ -78,13 +78,13 @@ func (c *Coordinator) decideAllocate(
 
 // Returned records the end of an Allocate: the kubelet is about to receive the answer and goes on with the
 // container, or an error and rejects the pod. The error is ErrClosed.
-func (c *Coordinator) Returned(name string, ids []string, failed bool) error {
-	defer c.reader.inFlight.endAllocate(name, ids)
+func (c *Coordinator) Returned(resource string, ids []string, failed bool) error {
+	defer c.reader.inFlight.endAllocate(resource, ids)
 	if failed {
-		return c.closeFailed(name, ids)
+		return c.closeFailed(resource, ids)
 	}
 	return c.decide(func(tx *transaction) error {
-		if tx.open != nil && device.SameSet(tx.open.Devices[name], ids) {
+		if tx.open != nil && device.SameSet(tx.open.Devices[resource], ids) {
 			tx.open.at = tx.now()
 		}
 		return nil
@@ -93,13 +93,13 @@ func (c *Coordinator) Returned(name string, ids []string, failed bool) error {
 
 // closeFailed closes the open admission if an Allocate that a plugin has failed is its next one, or its
 // latest.
-func (c *Coordinator) closeFailed(name string, ids []string) error {
+func (c *Coordinator) closeFailed(resource string, ids []string) error {
 	defer c.store.changed.Fire()
 	var o observation
 	o.checkpoint = kubelet.Read(c.Kubelet.Checkpoint())
 	return c.decide(func(tx *transaction) error {
-		isNext := tx.open != nil && tx.resources[name] != nil && tx.open.Container.Lacks(name)
-		if isNext || tx.open != nil && device.SameSet(tx.open.Devices[name], ids) {
+		isNext := tx.open != nil && tx.resources[resource] != nil && tx.open.Container.Lacks(resource)
+		if isNext || tx.open != nil && device.SameSet(tx.open.Devices[resource], ids) {
 			tx.endRejected(o.evidence(tx.state), isOut)
 			tx.endAdmission()
 		}
@@ -115,14 +115,14 @@ type Announced struct {
 }
 
 // Announce replaces the devices of a plugin.
-func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcement) error {
+func (c *Coordinator) Announce(resource string, kind device.Kind, a device.Announcement) error {
 	defer c.store.changed.Fire()
 	if err := c.Machine.Refresh(a); err != nil {
 		c.Log.Warn("PCI tree not read; using the last known tree", "error", err)
 	}
 	err := c.decide(func(tx *transaction) (err error) {
 		tx.tree = c.Machine.Newest() // possibly newer than this announcement
-		tx.resources, err = tx.resources.Announce(name, kind, a)
+		tx.resources, err = tx.resources.Announce(resource, kind, a)
 		tx.hold(tx.found)
 		return err
 	})
@@ -135,11 +135,11 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 }
 
 // Leave marks the plugin of a resource as gone.
-func (c *Coordinator) Leave(name string) {
+func (c *Coordinator) Leave(resource string) {
 	defer c.store.changed.Fire()
 	// after the end of the server, nobody is told
 	_ = c.decide(func(tx *transaction) error {
-		tx.resources = tx.resources.Leave(name)
+		tx.resources = tx.resources.Leave(resource)
 		tx.hold(tx.found)
 		return nil
 	})

@@ -80,9 +80,9 @@ func (tx *transaction) updateHolders(q *api.PreferRequest, o observation) *evide
 
 // warnHeld reports offered devices with a different holder.
 func (tx *transaction) warnHeld(b *books, q *api.PreferRequest, o offer) {
-	for _, id := range o.held {
+	for _, id := range o.inUse {
 		tx.warn("kubelet offers a device that is in use", "resource", q.GetResource(), "device", id, "owner",
-			ownerName(b.held.Of(q.GetResource(), id)))
+			ownerName(b.holders.Of(q.GetResource(), id)))
 	}
 }
 
@@ -162,7 +162,7 @@ func whyUnavailable(b *books, name string, a *asker, all []resourceHalf) string 
 			if id != name && (err != nil || device.Address != address) {
 				continue
 			}
-			switch held := b.held.Of(h.resource.Name, id); {
+			switch held := b.holders.Of(h.resource.Name, id); {
 			case held != nil && held.UID == a.UID:
 				return ""
 			case held != nil:
@@ -215,17 +215,17 @@ func newPlan(
 		offered[id] = true
 	}
 	for _, chosen := range slices.Concat(choice.GPUs, choice.VFs) {
-		name := q.GetResource()
+		resource := q.GetResource()
 		if !offered[chosen.ID] {
-			name = set.OfDevice(chosen.ID, q.GetResource())
+			resource = set.OfDevice(chosen.ID, q.GetResource())
 		}
-		if name != "" {
-			p.Devices[name] = append(p.Devices[name], chosen.ID)
+		if resource != "" {
+			p.Devices[resource] = append(p.Devices[resource], chosen.ID)
 		}
 	}
-	maps.DeleteFunc(p.Devices, func(name string, ids []string) bool {
-		isNew := func(id string) bool { return !container.Has(name, id) }
-		return name != q.GetResource() && !slices.ContainsFunc(ids, isNew)
+	maps.DeleteFunc(p.Devices, func(resource string, ids []string) bool {
+		isNew := func(id string) bool { return !container.Has(resource, id) }
+		return resource != q.GetResource() && !slices.ContainsFunc(ids, isNew)
 	})
 	answer := p.Devices[q.GetResource()]
 	isAnswer := func(id string) bool { return slices.Contains(answer, id) }
@@ -235,15 +235,15 @@ func newPlan(
 }
 
 // otherDevices returns the planned devices of all resources except one.
-func (p *plan) otherDevices(name string) map[string][]string {
+func (p *plan) otherDevices(resource string) map[string][]string {
 	others := maps.Clone(p.Devices)
-	delete(others, name)
+	delete(others, resource)
 	return others
 }
 
 // isFor reports whether the plan reserves exactly these devices of a resource.
-func (p *plan) isFor(name string, ids []string) bool {
-	return p != nil && device.SameSet(p.Devices[name], ids)
+func (p *plan) isFor(resource string, ids []string) bool {
+	return p != nil && device.SameSet(p.Devices[resource], ids)
 }
 
 // clone returns a copy with maps of its own.

@@ -18,7 +18,7 @@ import (
 type books struct {
 	tree      *topology.Tree
 	resources device.Resources
-	held      *holders.Units
+	holders   *holders.Units
 }
 
 // newBooks returns the books of holders.
@@ -27,7 +27,7 @@ func newBooks(tree *topology.Tree, set device.Resources, found holders.Holders) 
 }
 
 // isFree reports whether a device has no holder, under no name.
-func (b *books) isFree(name, id string) bool { return b.held.Of(name, id) == nil }
+func (b *books) isFree(resource, id string) bool { return b.holders.Of(resource, id) == nil }
 
 // failedFunctions returns the functions of failed devices, which the kubelet offers to nobody, in order.
 func (b *books) failedFunctions() (functions []topology.Address) {
@@ -94,7 +94,7 @@ func (b *books) demand(count int, of ...*device.Resource) model.Demand {
 	for _, r := range of {
 		for _, d := range r.Ordered() {
 			demand.All.Add(d.NUMA)
-			if h := b.held.Of(r.Name, d.ID); d.Healthy && (h == nil || h.Lost) {
+			if h := b.holders.Of(r.Name, d.ID); d.Healthy && (h == nil || h.Lost) {
 				demand.Free.Add(d.NUMA)
 			}
 		}
@@ -124,9 +124,9 @@ type resourceHalf struct {
 
 // offer is the choice left by the kubelet.
 type offer struct {
-	must []string // required devices
-	free []string
-	held []string // offered devices with a different holder
+	must  []string // required devices
+	free  []string
+	inUse []string // offered devices with a different holder
 }
 
 // newOffer sorts the available devices of a question. The kubelet offers a device with a holder if about to
@@ -140,11 +140,11 @@ func newOffer(b *books, q *api.PreferRequest, c *recipient) offer {
 		case b.isFree(q.GetResource(), id) || c.Has(q.GetResource(), id):
 			o.free = append(o.free, id)
 		default:
-			o.held = append(o.held, id)
+			o.inUse = append(o.inUse, id)
 		}
 	}
 	if len(o.must)+len(o.free) < int(q.GetSize()) {
-		o.must, o.free = slices.Concat(o.must, o.free), o.held
+		o.must, o.free = slices.Concat(o.must, o.free), o.inUse
 	}
 	return o
 }

@@ -32,13 +32,13 @@ type recipient struct {
 }
 
 // WithDevices returns the container with devices of a resource added.
-func (c recipient) WithDevices(name string, ids []string) recipient {
+func (c recipient) WithDevices(resource string, ids []string) recipient {
 	next := maps.Clone(c.Devices)
 	if next == nil {
 		next = kubelet.Devices{}
 	}
-	next[name] = ids
-	c.Devices, c.Newest = next, name
+	next[resource] = ids
+	c.Devices, c.Newest = next, resource
 	return c
 }
 
@@ -100,11 +100,11 @@ func (c *recipient) splitByOwner(shown kubelet.Devices) (own, rest kubelet.Devic
 }
 
 // Lacks reports whether the container has no device of a resource.
-func (c *recipient) Lacks(name string) bool { return len(c.Devices[name]) == 0 }
+func (c *recipient) Lacks(resource string) bool { return len(c.Devices[resource]) == 0 }
 
 // Has reports whether a device is allocated to the container or inherited by the container.
-func (c *recipient) Has(name, id string) bool {
-	return slices.Contains(c.Devices[name], id) || slices.Contains(c.Inherits[name], id)
+func (c *recipient) Has(resource, id string) bool {
+	return slices.Contains(c.Devices[resource], id) || slices.Contains(c.Inherits[resource], id)
 }
 
 // asAsker returns the container as the asker of a question. The kubelet requests all devices of a resource at
@@ -164,8 +164,8 @@ func (c *recipient) Name() string {
 	}
 }
 
-// half returns the half of the container's devices in question.
-func (c *recipient) half() string {
+// describeState returns the state of the container, for people.
+func (c *recipient) describeState() string {
 	switch {
 	case len(c.Devices) > 0:
 		return secondHalf

@@ -136,7 +136,7 @@ func newCoordinator(
 	committed := &committedState{now: now, began: now()}
 	committed.state.Store(newState(tree))
 	committed.history.IsHeld = func(uid, resource, id string) bool {
-		h := committed.current().books().held.Of(resource, id)
+		h := committed.current().books().holders.Of(resource, id)
 		return h != nil && slices.Contains(h.Devices[resource], id) && (uid == "" || h.UID == "" || h.UID == uid)
 	}
 	reader := &reader{Config: config, inFlight: newOpenAllocates(now)}

@@ -146,7 +146,7 @@ func (d *disorder) check(seed uint64) {
 				if before.books().isFree(name, id) {
 					d.t.Errorf("seed %d: %s of %s is lost, %v has it", seed, id, name, pod)
 				}
-				if h := after.held.Of(name, id); h == nil || h.Pod != pod {
+				if h := after.holders.Of(name, id); h == nil || h.Pod != pod {
 					d.t.Errorf("seed %d: after a look %s of %s is %+v's, %v has it", seed, id, name, h, pod)
 				}
 			}

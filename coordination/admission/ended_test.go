@@ -148,7 +148,7 @@ func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	if slices.Contains(plan.Devices[vfs], own) || now.isFree(vfs, own) {
 		t.Errorf("VF %s counts as free, %v are planned: %s", own, plan.Devices[vfs], why)
 	}
-	if held := now.held.Of(gpus, mistaken); held != nil {
+	if held := now.holders.Of(gpus, mistaken); held != nil {
 		t.Errorf("GPU %s is still %s's", mistaken, ownerName(held))
 	}
 }

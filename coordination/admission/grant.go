@@ -15,7 +15,7 @@ import (
 
 // grant is an Allocate with its recipient.
 type grant struct {
-	name      string
+	resource  string
 	ids       []string
 	progress  progress // of the open admission before
 	asked     bool     // the kubelet asked for the devices
@@ -54,26 +54,26 @@ func (g grant) reason() string {
 
 // takeDevices records an Allocate for its most likely container, which becomes the open one.
 func (tx *transaction) takeDevices(a allocateInput) grant {
-	o, name, ids := a.observation, a.name, a.ids
+	o, resource, ids := a.observation, a.resource, a.ids
 	e := o.evidence(tx.state)
 	if o.answer.IsKnown() {
 		found := holders.Find(o.sources(tx.state, nil))
 		e.Holders, tx.known = found.Holders, found.Known
 	}
-	if !tx.open.proves(name, ids, o.asked) {
+	if !tx.open.proves(resource, ids, o.asked) {
 		tx.endRejected(e, a.fateOf(tx.open))
 	}
-	g := grant{name: name, ids: ids, progress: e.Progress}
-	tx.fulfilPlan(name, ids)
-	g.asked = tx.isAsked(name, ids)
+	g := grant{resource: resource, ids: ids, progress: e.Progress}
+	tx.fulfilPlan(resource, ids)
+	g.asked = tx.isAsked(resource, ids)
 	if tx.open.allocated() != nil && e.Progress == progressComplete && !g.asked {
 		tx.endAdmission() // the container did not request the rest
 	}
 	anew := false
 	if p := tx.livePlan(); p != nil {
-		anew = p.Resource == name && p.Anew
-		if p.isFor(name, ids) {
-			g.plan, g.planned = p, p.Devices[name]
+		anew = p.Resource == resource && p.Anew
+		if p.isFor(resource, ids) {
+			g.plan, g.planned = p, p.Devices[resource]
 		}
 	}
 	g.container = recipientOf(tx.state, g, e)
@@ -82,7 +82,7 @@ func (tx *transaction) takeDevices(a allocateInput) grant {
 	}
 	tx.version++
 	tx.recordAllocate(g.container, holders.Allocate{
-		Resource: name, IDs: slices.Clone(ids), Anew: anew, Recorded: o.recorded(), Life: o.kubelet,
+		Resource: resource, IDs: slices.Clone(ids), Anew: anew, Recorded: o.recorded(), Life: o.kubelet,
 	})
 	if tx.open != nil && tx.open.Container.ID != g.container.ID {
 		tx.paired = tx.open.doubtedFiles(g, tx.resources)
@@ -90,7 +90,7 @@ func (tx *transaction) takeDevices(a allocateInput) grant {
 		g.asked = false
 	}
 	if p := tx.livePlan(); p != nil {
-		delete(p.Devices, name) // fulfilled, or overruled
+		delete(p.Devices, resource) // fulfilled, or overruled
 	}
 	tx.open = tx.open.of(g.container)
 	tx.open.at, tx.open.Recorded = tx.now(), o.recorded()
@@ -98,9 +98,9 @@ func (tx *transaction) takeDevices(a allocateInput) grant {
 }
 
 // isAsked reports whether the latest question was for as many devices of a resource, and has had no Allocate.
-func (tx *transaction) isAsked(name string, ids []string) bool {
+func (tx *transaction) isAsked(resource string, ids []string) bool {
 	p := tx.livePlan()
-	return p != nil && p.Resource == name && len(p.Devices[name]) == len(ids)
+	return p != nil && p.Resource == resource && len(p.Devices[resource]) == len(ids)
 }
 
 // recipientOf returns the container of an Allocate, the devices included: the container of the fulfilled
@@ -109,11 +109,11 @@ func (tx *transaction) isAsked(name string, ids []string) bool {
 func recipientOf(s *state, g grant, e *evidence) *recipient {
 	c := recipient{Unasked: true}
 	n := e.Newest
-	switch found := e.IdentifyRecipient(kubeletCall{resource: g.name, size: len(g.ids)}); {
+	switch found := e.IdentifyRecipient(kubeletCall{resource: g.resource, size: len(g.ids)}); {
 	case g.plan != nil:
 		c = *s.open.Container
 	case found != nil:
-		c = e.containerOf(found, e.continued(g.name))
+		c = e.containerOf(found, e.continued(g.resource))
 		if c.ID == 0 && s.open != nil && s.open.Container.Asker.Is(found) {
 			c.ID = s.open.Container.ID
 		} else if c.ID == 0 {
@@ -122,13 +122,14 @@ func recipientOf(s *state, g grant, e *evidence) *recipient {
 	case g.asked:
 		c = *s.open.Container
 	case n == nil || n.Owner != nil:
-	case e.Progress == progressOpen && n.Lacks(g.name) && s.resources.SameNodes(n.Devices, g.name, g.ids):
+	case e.Progress == progressOpen && n.Lacks(g.resource) &&
+		s.resources.SameNodes(n.Devices, g.resource, g.ids):
 		c = *n
 		c.Guessed = c.Guessed || c.Asker == nil && !(c.Looked && e.Recent)
-	case e.Progress == progressUnknown && e.Recent && n.Devices.HasAny(kubelet.Devices{g.name: g.ids}):
+	case e.Progress == progressUnknown && e.Recent && n.Devices.HasAny(kubelet.Devices{g.resource: g.ids}):
 		c = *n // an app container takes over from its init container
 	}
-	c = c.WithDevices(g.name, slices.Clone(g.ids))
+	c = c.WithDevices(g.resource, slices.Clone(g.ids))
 	return &c
 }
 
@@ -137,7 +138,7 @@ func recipientOf(s *state, g grant, e *evidence) *recipient {
 // has the order. Without a question, the GPUs are the container's, or the nearest GPUs: the kubelet most
 // likely allocates them next.
 func orderDevices(b *books, g grant) []string {
-	r, ids := b.resources[g.name], g.ids
+	r, ids := b.resources[g.resource], g.ids
 	switch {
 	case r == nil:
 		return slices.Sorted(slices.Values(ids))
@@ -189,11 +190,11 @@ type Taken struct {
 func (tx *transaction) acceptGrant(g grant) (order []string) {
 	order = orderDevices(tx.books(), g)
 	tx.handover = &history.Allocation{
-		At: tx.now(), Container: g.container.Likely(), PodUID: g.container.PodUID(), Resource: g.name, IDs: order,
-		Asked: g.asked,
+		At: tx.now(), Container: g.container.Likely(), PodUID: g.container.PodUID(), Resource: g.resource,
+		IDs: order, Asked: g.asked,
 	}
-	tx.open.Devices[g.name] = order
-	if r := tx.resources[g.name]; r != nil && r.Kind == device.GPU && len(tx.open.Files) > 0 {
+	tx.open.Devices[g.resource] = order
+	if r := tx.resources[g.resource]; r != nil && r.Kind == device.GPU && len(tx.open.Files) > 0 {
 		tx.paired = tx.open
 	}
 	tx.reportGranted(g)
@@ -204,21 +205,23 @@ func (tx *transaction) acceptGrant(g grant) (order []string) {
 // the grant is nil if unknown.
 func (tx *transaction) refuseGrant(g grant, outcome Outcome, why refusal) (taken Taken) {
 	tx.endAdmission()
-	c, name, ids := g.container, g.name, g.ids
-	refused := &history.Allocation{At: tx.now(), Resource: name, IDs: ids, Refusal: why.full(), Asked: g.asked}
+	c, resource, ids := g.container, g.resource, g.ids
+	refused := &history.Allocation{
+		At: tx.now(), Resource: resource, IDs: ids, Refusal: why.full(), Asked: g.asked,
+	}
 	if c != nil {
 		refused.Container, refused.PodUID = c.Likely(), c.PodUID()
 	}
-	tx.error("refuse", "resource", name, "devices", ids, "outcome", outcome, "reason", why.said, "held_by",
+	tx.error("refuse", "resource", resource, "devices", ids, "outcome", outcome, "reason", why.said, "held_by",
 		why.owners)
 	tx.handover = refused
-	tx.reportVerdict(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, c)
+	tx.reportVerdict(Verdict{Resource: resource, Outcome: outcome, Refusal: why.said}, c)
 	return Taken{Refusal: why.said}
 }
 
 // reportGranted reports a granted Allocate.
 func (tx *transaction) reportGranted(g grant) {
-	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: pairsOf(tx.books(), g.container, g.isSure())}
+	v := Verdict{Resource: g.resource, Outcome: Granted, Pairs: pairsOf(tx.books(), g.container, g.isSure())}
 	if len(v.Pairs) > 0 {
 		v.Outcome = Aligned
 		if slices.ContainsFunc(v.Pairs, func(p placement.Pair) bool { return !p.Distance.Level.Direct() }) {

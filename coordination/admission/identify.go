@@ -47,7 +47,7 @@ func (e *evidence) IdentifyContainer(q *api.PreferRequest) (recipient, knowledge
 			known.Why += fmt.Sprintf(" (%s shows no container that lacks %d)", answer.Source, q.GetSize())
 		} else {
 			c = e.containerOf(asker, following)
-			known.Source, known.Why = answer.Source, c.half()
+			known.Source, known.Why = answer.Source, c.describeState()
 		}
 	}
 	if c.Asker == nil && isNewest && c.Owner == nil && !c.Looked {

@@ -18,8 +18,8 @@ import (
 // pairAllGPUs pairs all GPUs of the node with the VFs of a container: its own or most likely GPUs by
 // placement, and each further GPU with the nearest VF, so that any GPU of the container has a VF. The VFs of
 // an unannounced resource are unknown, and pairAllGPUs returns nil.
-func pairAllGPUs(b *books, name string, ids []string, gpus placement.Half) []pairs.Served {
-	vfs := device.All(b.resources[name].Select(ids))
+func pairAllGPUs(b *books, resource string, ids []string, gpus placement.Half) []pairs.Served {
+	vfs := device.All(b.resources[resource].Select(ids))
 	if len(vfs.Held) == 0 {
 		return nil
 	}
@@ -51,12 +51,12 @@ func pairAllGPUs(b *books, name string, ids []string, gpus placement.Half) []pai
 
 // gpusOf returns the GPUs of the container of just allocated VFs: allocated GPUs, planned GPUs, or the GPUs
 // nearest to the VFs.
-func gpusOf(s *state, name string, ids []string, now time.Time) placement.Half {
+func gpusOf(s *state, resource string, ids []string, now time.Time) placement.Half {
 	gpus := s.resources.Held(s.open.Devices, device.GPU)
 	if p := s.open.live(now); p != nil && len(gpus) == 0 {
 		gpus = s.resources.Held(p.Devices, device.GPU)
 	}
-	if r := s.resources[name]; r != nil && len(gpus) == 0 {
+	if r := s.resources[resource]; r != nil && len(gpus) == 0 {
 		return gpusBeside(s.books(), r, ids, s.open.Container)
 	}
 	return device.All(gpus)
@@ -90,11 +90,11 @@ func pairDevices(announced device.Resources, devices kubelet.Devices) (all []pai
 // files name no GPU until the kubelet's checkpoint has the container.
 func (a *openAdmission) doubtedFiles(g grant, set device.Resources) *openAdmission {
 	guessed := g.progress == progressOpen && a.Container.Guessed && a.Container.Asker == nil
-	if r := set[g.name]; !guessed || r == nil || r.Kind != device.GPU || a.Devices[g.name] == nil {
+	if r := set[g.resource]; !guessed || r == nil || r.Kind != device.GPU || a.Devices[g.resource] == nil {
 		return nil
 	}
 	doubted := a.clone()
-	delete(doubted.Devices, g.name)
+	delete(doubted.Devices, g.resource)
 	return doubted
 }
 
@@ -102,17 +102,17 @@ func (a *openAdmission) doubtedFiles(g grant, set device.Resources) *openAdmissi
 // the file is not written, for example because it is outside the folder of pairs files. The error is
 // ErrClosed.
 func (c *Coordinator) Pair(
-	name string, ids []string, file string, vfs []pairs.VF,
+	resource string, ids []string, file string, vfs []pairs.VF,
 ) (served []pairs.Served, written bool, err error) {
 	defer c.store.changed.Fire()
 	tx, err := c.commit(func(tx *transaction) error {
-		if tx.open == nil || !device.SameSet(tx.open.Devices[name], ids) {
+		if tx.open == nil || !device.SameSet(tx.open.Devices[resource], ids) {
 			return nil
 		}
 		if c.pairs.Has(file) && tx.open.keepFile(file, vfs) {
 			tx.paired = tx.open
 		}
-		served = pairAllGPUs(tx.books(), name, ids, gpusOf(tx.state, name, ids, tx.now()))
+		served = pairAllGPUs(tx.books(), resource, ids, gpusOf(tx.state, resource, ids, tx.now()))
 		return nil
 	})
 	if err != nil {

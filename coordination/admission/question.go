@@ -139,9 +139,12 @@ func (a *openAdmission) live(now time.Time) *plan {
 
 // proves reports whether an Allocate is certainly of the container: the kubelet takes exactly the answer to
 // its question, chosen of more, or the rest of the plan directly after an Allocate.
-func (a *openAdmission) proves(name string, ids []string, now time.Time) bool {
+func (a *openAdmission) proves(resource string, ids []string, now time.Time) bool {
 	p := a.live(now)
-	return p.isFor(name, ids) && (p.Resource == name && p.FromMore || p.Resource != name && a.isRecent(now))
+	if !p.isFor(resource, ids) {
+		return false
+	}
+	return p.Resource == resource && p.FromMore || p.Resource != resource && a.isRecent(now)
 }
 
 // of returns the record for a container: with the devices that the container has of the record before, and

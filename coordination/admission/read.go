@@ -188,9 +188,9 @@ const (
 // allocateInput is the input of a decision about an Allocate.
 type allocateInput struct {
 	observation
-	name   string
-	ids    []string
-	double refusal // a different pod holds a device
+	resource string
+	ids      []string
+	double   refusal // a different pod holds a device
 
 	open *openAdmission // at the time of the read
 	fate fate           // of its pod
@@ -208,17 +208,17 @@ func (a allocateInput) fateOf(open *openAdmission) fate {
 // unless the open admission proves the recipient. Without requests the kubelet may have rejected the
 // container of the open admission: the fate of its pod is read. PodResources List is never read here.
 func (r *reader) readAllocate(
-	ctx context.Context, s *state, now time.Time, name string, ids []string,
+	ctx context.Context, s *state, now time.Time, resource string, ids []string,
 ) allocateInput {
-	a := allocateInput{name: name, ids: ids, open: s.open}
+	a := allocateInput{resource: resource, ids: ids, open: s.open}
 	a.asked, a.kubelet, a.checkpoint = now, r.Kubelet.Life(), kubelet.Read(r.Kubelet.Checkpoint())
 	ctx, cancel := context.WithTimeout(ctx, system.LookLimit) // for all reads together
 	defer cancel()
 	// a kubelet that hangs leaves half of the time for the request sources
 	first, cancelFirst := context.WithTimeout(ctx, system.LookLimit/2)
 	defer cancelFirst()
-	a.double = r.findConflict(first, s, now, name, ids, &a.observation)
-	if s.open.proves(name, ids, now) {
+	a.double = r.findConflict(first, s, now, resource, ids, &a.observation)
+	if s.open.proves(resource, ids, now) {
 		return a
 	}
 	a.answer = kubelet.Read(r.Pods.Pods(ctx))

@@ -43,24 +43,24 @@ const maxSuspects = 8
 // container of their pod. If the kubelet does not answer before ctx is done, the container keeps the devices,
 // and an error is logged.
 func (r *reader) findConflict(
-	ctx context.Context, before *state, now time.Time, name string, ids []string, o *observation,
+	ctx context.Context, before *state, now time.Time, resource string, ids []string, o *observation,
 ) refusal {
-	if elsewhere := r.findElsewhere(ctx, before, name, ids, o); elsewhere.said != "" {
+	if elsewhere := r.findElsewhere(ctx, before, resource, ids, o); elsewhere.said != "" {
 		return elsewhere
 	}
-	for _, s := range before.suspects(name, ids, now) {
+	for _, s := range before.suspects(resource, ids, now) {
 		view, err := r.Kubelet.Get(ctx, s.pod)
 		if err != nil {
 			if s.owner {
 				r.Log.Error("duplicate allocation not ruled out; allocating the device",
-					"resource", name, "devices", ids,
+					"resource", resource, "devices", ids,
 					"owner", s.pod.Namespace+"/"+s.pod.Name, "error", err)
 			}
 			continue
 		}
-		if holder, id, held := view.HolderOf(name, ids); held {
+		if holder, id, held := view.HolderOf(resource, ids); held {
 			return refusal{fmt.Sprintf("refuse %s %s: another pod has it; create this pod again and it gets another "+
-				"device (the kubelet gave the device out a second time, kubernetes PR 137534)", name, id),
+				"device (the kubelet gave the device out a second time, kubernetes PR 137534)", resource, id),
 				[]string{holder.String()}}
 		}
 	}
@@ -71,19 +71,19 @@ func (r *reader) findConflict(
 // by the kubelet's checkpoint and the node's pods as read now, and by the last List. The kubelet does not
 // compare devices of two names, so that no other call of the kubelet proves the end of the holder.
 func (r *reader) findElsewhere(
-	ctx context.Context, before *state, name string, ids []string, o *observation,
+	ctx context.Context, before *state, resource string, ids []string, o *observation,
 ) refusal {
-	held, id, found := before.findElsewhereName(o, name, ids)
+	held, id, found := before.findElsewhereName(o, resource, ids)
 	if found && !o.answer.IsKnown() {
 		o.answer = kubelet.Read(r.Pods.Pods(ctx))
-		held, id, found = before.findElsewhereName(o, name, ids)
+		held, id, found = before.findElsewhereName(o, resource, ids)
 	}
 	if !found {
 		return refusal{}
 	}
 	return refusal{
 		fmt.Sprintf("refuse %s %s: another container has it as %s; create this pod again and it gets another "+
-			"device", name, id, held.Resource), []string{ownerName(held.Holder)},
+			"device", resource, id, held.Resource), []string{ownerName(held.Holder)},
 	}
 }
 
@@ -91,7 +91,7 @@ func (r *reader) findElsewhere(
 // observation. Without a checkpoint nothing is proven, nor by Allocates that the checkpoint lacks: the
 // kubelet may have rejected their pod.
 func (s *state) findElsewhereName(
-	o *observation, name string, ids []string,
+	o *observation, resource string, ids []string,
 ) (held holders.Held, id string, found bool) {
 	if !o.checkpoint.IsKnown() {
 		return held, "", false
@@ -101,7 +101,7 @@ func (s *state) findElsewhereName(
 	all := holders.Find(sources).Holders
 	units := all.ByUnit(s.resources.UnitOf)
 	for _, id := range ids {
-		if held, found := units.Elsewhere(name, id); found {
+		if held, found := units.Elsewhere(resource, id); found {
 			return held, id, true
 		}
 	}
@@ -116,7 +116,7 @@ type suspect struct {
 
 // suspects returns the holders of devices by the last question, without the pod of their plan. A plan for
 // different devices proves nothing: the plan can belong to the pod before, and be fulfilled.
-func (s *state) suspects(name string, ids []string, now time.Time) []suspect {
+func (s *state) suspects(resource string, ids []string, now time.Time) []suspect {
 	var found []suspect
 	open := s.open.allocated()
 	add := func(pod kubelet.Pod, owner bool) {
@@ -127,17 +127,17 @@ func (s *state) suspects(name string, ids []string, now time.Time) []suspect {
 		}
 	}
 	for _, id := range ids {
-		switch h := s.books().held.Of(name, id); {
+		switch h := s.books().holders.Of(resource, id); {
 		case h == nil:
 		case h.Pod != (kubelet.Pod{}):
 			add(h.Pod, true)
-		case open != nil && open.Devices.HasAny(kubelet.Devices{name: {id}}):
+		case open != nil && open.Devices.HasAny(kubelet.Devices{resource: {id}}):
 			for _, pod := range open.Pods {
 				add(pod, false)
 			}
 		}
 	}
-	if s.open.live(now).isFor(name, ids) && s.open.Container.Owner != nil {
+	if s.open.live(now).isFor(resource, ids) && s.open.Container.Owner != nil {
 		found = slices.DeleteFunc(found, func(f suspect) bool { return f.pod == s.open.Container.Owner.Pod })
 	}
 	return found
@@ -159,7 +159,7 @@ func findMisalignment(b *books, g grant, alignment intent.Alignment) refusal {
 	if apart < 0 {
 		return refusal{}
 	}
-	devices := fmt.Sprintf("%d %s %s", len(g.ids), g.name, strings.Join(g.ids, ", "))
+	devices := fmt.Sprintf("%d %s %s", len(g.ids), g.resource, strings.Join(g.ids, ", "))
 	return newMisalignment(b, pairs, pairs[apart], devices, g.container, alignment)
 }
 
@@ -198,7 +198,7 @@ func describeNear(b *books, gpu topology.Address, own *recipient) (near string, 
 				continue
 			}
 			all++
-			holder := b.held.Of(r.Name, id)
+			holder := b.holders.Of(r.Name, id)
 			if vf.Healthy && holder == nil {
 				free++
 			}

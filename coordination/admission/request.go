@@ -216,7 +216,7 @@ func (b requestBuilder) addOwn(to *model.Demand, r *device.Resource) {
 // addPods adds the devices of the container's pod: before the pod's admission they were free.
 func (b requestBuilder) addPods(to *model.Demand, r *device.Resource) {
 	for _, d := range r.Ordered() {
-		if h := b.held.Of(r.Name, d.ID); h != nil && h.UID == b.container.Asker.UID && d.Healthy {
+		if h := b.holders.Of(r.Name, d.ID); h != nil && h.UID == b.container.Asker.UID && d.Healthy {
 			to.Free.Add(d.NUMA)
 		}
 	}

@@ -75,7 +75,7 @@ func (e *evidence) takingOver(q *api.PreferRequest) (*recipient, string) {
 // unwritten returns the container without a resource whose devices PodResources shows and the checkpoint does
 // not contain: the container in admission, even if its Allocates were missed. Returns nil if none or, by the
 // kubelet's records, several match.
-func (e *evidence) unwritten(name string, view kubelet.View) (open *recipient) {
+func (e *evidence) unwritten(resource string, view kubelet.View) (open *recipient) {
 	if !e.Recorded.IsKnown() {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (e *evidence) unwritten(name string, view kubelet.View) (open *recipient) {
 			open = &of
 		}
 	}
-	if open == nil || !open.Lacks(name) {
+	if open == nil || !open.Lacks(resource) {
 		return nil
 	}
 	return open
@@ -105,13 +105,13 @@ func (e *evidence) unwritten(name string, view kubelet.View) (open *recipient) {
 // first half of the request. The second result is the reason, for people. Arrived are the new pods in
 // PodResources, if just read.
 func (e *evidence) follows(q *api.PreferRequest, arrived []kubelet.Pod) (bool, string) {
-	newest, name, available := e.Newest, q.GetResource(), q.GetAvailable()
+	newest, resource, available := e.Newest, q.GetResource(), q.GetAvailable()
 	switch {
 	case newest == nil:
 		return false, firstHalf
-	case !newest.Lacks(name), newest.Asker.hasOtherRequest(q):
+	case !newest.Lacks(resource), newest.Asker.hasOtherRequest(q):
 		return false, firstHalf + ", the next container"
-	case !e.Resources.SameNodes(newest.Devices, name, available):
+	case !e.Resources.SameNodes(newest.Devices, resource, available):
 		return false, firstHalf + ", the next container, on another NUMA node"
 	case e.View.IsKnown() && newest.Looked && newest.unexplained(arrived) > 0:
 		return false, firstHalf + ", a new pod has come"
@@ -122,14 +122,14 @@ func (e *evidence) follows(q *api.PreferRequest, arrived []kubelet.Pod) (bool, s
 	case progressComplete:
 		return false, firstHalf + ", the next container"
 	default:
-		return e.guess(name, available, arrived)
+		return e.guess(resource, available, arrived)
 	}
 }
 
 // guess replaces follows without the kubelet's checkpoint.
-func (e *evidence) guess(name string, available []string, arrived []kubelet.Pod) (bool, string) {
+func (e *evidence) guess(resource string, available []string, arrived []kubelet.Pod) (bool, string) {
 	newest := e.Newest
-	nodes := e.Resources.Nodes(name, available)
+	nodes := e.Resources.Nodes(resource, available)
 	switch others := newest.unexplained(arrived); {
 	case !e.View.IsKnown():
 		return e.Recent, "neither checkpoint nor PodResources read, judged by time"
@@ -152,10 +152,10 @@ func (e *evidence) guess(name string, available []string, arrived []kubelet.Pod)
 // freeBeside reports whether further devices of a container's resources are free on its NUMA nodes.
 func freeBeside(c *recipient, all holders.Holders, set device.Resources) bool {
 	units := all.ByUnit(set.UnitOf)
-	for name, ids := range c.Devices {
-		nodes := set.Nodes(name, ids)
-		for _, d := range set[name].Ordered() {
-			if n, known := d.NUMA.Number(); known && nodes[n] && d.Healthy && units.Of(name, d.ID) == nil {
+	for resource, ids := range c.Devices {
+		nodes := set.Nodes(resource, ids)
+		for _, d := range set[resource].Ordered() {
+			if n, known := d.NUMA.Number(); known && nodes[n] && d.Healthy && units.Of(resource, d.ID) == nil {
 				return true
 			}
 		}

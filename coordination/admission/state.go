@@ -221,17 +221,17 @@ type transaction struct {
 func (tx *transaction) livePlan() *plan { return tx.open.live(tx.now()) }
 
 // openFor makes the container of a question the open one, with its plan, and reports the outcome of the
-// plan before. Name is the resource of the question.
+// plan before. The resource is that of the question.
 func (tx *transaction) openFor(
-	c *recipient, next *plan, name string, recorded kubelet.Identity,
+	c *recipient, next *plan, resource string, recorded kubelet.Identity,
 ) {
 	tx.expirePlan()
 	if before := tx.open; before != nil && before.Plan != nil && before.Container.ID == c.ID &&
-		before.Plan.promised[name] != nil {
+		before.Plan.promised[resource] != nil {
 		next.promised, next.until = before.Plan.promised, before.Plan.until // the rest of the same container
 	} else {
 		tx.endPlan(Dropped)
-		next.promised, next.until = next.otherDevices(name), next.Expires
+		next.promised, next.until = next.otherDevices(resource), next.Expires
 		if n := len(next.promised); n > 0 {
 			tx.observe(func(o DecisionObserver) { o.Planned(n) })
 		}
@@ -269,17 +269,17 @@ func (tx *transaction) endAdmission() {
 }
 
 // fulfilPlan reports the outcome of the promise for an allocated resource.
-func (tx *transaction) fulfilPlan(name string, ids []string) {
+func (tx *transaction) fulfilPlan(resource string, ids []string) {
 	tx.expirePlan()
 	p := tx.plan()
-	if p == nil || p.promised[name] == nil {
+	if p == nil || p.promised[resource] == nil {
 		return
 	}
 	outcome := Overruled
-	if device.SameSet(p.promised[name], ids) {
+	if device.SameSet(p.promised[resource], ids) {
 		outcome = Kept
 	}
-	delete(p.promised, name)
+	delete(p.promised, resource)
 	tx.observe(func(o DecisionObserver) { o.PlanEnded(outcome) })
 }
 

@@ -30,7 +30,7 @@ func TestRefusedContainerIsComplete(t *testing.T) {
 	c := emptyServer()
 	c.current().open = &openAdmission{Container: &recipient{Devices: kubelet.Devices{gpus: {"gpu"}}}}
 	_, err := c.commit(func(tx *transaction) error {
-		tx.refuseGrant(grant{name: gpus, ids: []string{"gpu"}}, RefusedDouble,
+		tx.refuseGrant(grant{resource: gpus, ids: []string{"gpu"}}, RefusedDouble,
 			refusal{said: "another pod has the device"})
 		return nil
 	})
@@ -46,7 +46,7 @@ func TestHolderAfterAnInitContainer(t *testing.T) {
 	devices := kubelet.Devices{gpus: {"gpu"}}
 	app, before := holders.Holder{Name: "app", Devices: devices}, holders.Holder{Devices: devices, Init: true}
 	for _, found := range []holders.Holders{{app, before}, {before, app}} {
-		if h := newBooks(nil, nil, found).held.Of(gpus, "gpu"); h == nil || h.Name != "app" {
+		if h := newBooks(nil, nil, found).holders.Of(gpus, "gpu"); h == nil || h.Name != "app" {
 			t.Errorf("of %v: %v", found, h)
 		}
 	}

@@ -58,9 +58,9 @@ func resourceStatus(r *device.Resource, b, ended *books) *api.Resource {
 	m := &api.Resource{Name: r.Name, Kind: string(r.Kind), Connected: r.Joined}
 	for _, d := range r.Ordered() {
 		status := &api.DeviceStatus{Device: d.Encode(), Switch: b.tree.Switch(d.Address)}
-		if h := b.held.Of(r.Name, d.ID); h != nil {
+		if h := b.holders.Of(r.Name, d.ID); h != nil {
 			status.Allocated, status.Owner = true, ownerOf(h)
-		} else if last := ended.held.Of(r.Name, d.ID); last != nil {
+		} else if last := ended.holders.Of(r.Name, d.ID); last != nil {
 			status.Ended = ownerOf(last)
 		}
 		status.Stranded = d.Healthy && !status.Allocated && !partners[status.Switch]
