@@ -139,13 +139,12 @@ func emptyAnswer(name podName, view kubelet.View, known, ours bool) error {
 	case !known:
 		return fmt.Errorf("explain %s: not among the last %d decisions, and this kubelet does not report "+
 			"single pods (kubelets report them from 1.34 on); %s", pod, history.Most, unasked)
+	case len(view.Pods) == 0 && name.namespace == "":
+		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no such "+
+			"pod of namespace default; %s", pod, history.Most, unasked)
 	case len(view.Pods) == 0:
-		such := "such pod"
-		if name.namespace == "" {
-			such += " of namespace default"
-		}
-		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no "+
-			"%s; %s", pod, history.Most, such, unasked)
+		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no such "+
+			"pod; %s", pod, history.Most, unasked)
 	case ours:
 		return fmt.Errorf("explain %s: the decision is older than the last %d decisions, and its record was lost "+
 			"with a boot or the removal of the run folder", pod, history.Most)

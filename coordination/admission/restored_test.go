@@ -27,10 +27,8 @@ func TestRestoredPlanHasALifetime(t *testing.T) {
 	for left, valid := range map[time.Duration]bool{
 		-1: false, 0: false, 1: true, planTTL: true, planTTL + 1: false,
 	} {
-		saved := &savedAdmission{openAdmission: openAdmission{
-			Container: &recipient{}, Plan: &plan{Expires: now.Add(left)},
-		}}
-		if restored := saved.restore(now); (restored != nil) != valid {
+		open := openAdmission{Container: &recipient{}, Plan: &plan{Expires: now.Add(left)}}
+		if restored := (&savedAdmission{open, nil}).restore(now); (restored != nil) != valid {
 			t.Errorf("with %v left: %v", left, restored)
 		}
 	}

@@ -284,12 +284,11 @@ func exampleKept() savedState {
 	set, _ := device.Resources{}.Announce(gpus, device.GPU, device.Announcement{
 		Devices: []device.Device{gpu, at("0000:2f:00.0", topology.NUMANode{})},
 	})
+	container := &recipient{Owner: &owner, Devices: kubelet.Devices{gpus: {gpu.ID}}}
 	return savedState{
 		Resources: set.Save(),
 		Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{gpu.ID}, UID: "u", Pod: owner.Pod}},
-		Admission: &savedAdmission{openAdmission: openAdmission{
-			Container: &recipient{Owner: &owner, Devices: kubelet.Devices{gpus: {gpu.ID}}},
-		}},
+		Admission: &savedAdmission{openAdmission{Container: container}, nil},
 	}
 }
 

@@ -346,11 +346,10 @@ func guarded(t *testing.T, story func(*watched), before ...int) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{t: t, dir: dir, has: []string{"b", "a"}}
+		discard := slog.New(slog.DiscardHandler)
 		server := &Server{
-			Options: Options{
-				KubeletDir: dir, Allocatable: w.allocatable, Observer: w, Log: slog.New(slog.DiscardHandler),
-			},
 			resource: w, devices: &broadcast{},
+			Options: Options{KubeletDir: dir, Allocatable: w.allocatable, Observer: w, Log: discard},
 		}
 		server.devices.publish([]Device{{ID: "a", Healthy: true}, {ID: "b", Healthy: true}, {ID: "c"}})
 		const own = "amd.com_gpu-BBBBBBBBBBBB.sock"
