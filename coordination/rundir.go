@@ -85,8 +85,8 @@ func CheckSocketPlace(name string) error {
 	return nil
 }
 
-// makeRunDir creates the run directory if necessary, and makes sure that only this user owns and can enter the
-// directory.
+// makeRunDir creates the run directory if necessary, and makes sure that only this user owns and can enter
+// the directory.
 func makeRunDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return unusable(dir, err)
@@ -133,7 +133,8 @@ func unusable(dir string, err error) error {
 		"another --run-dir", dir, err)
 }
 
-// PrepareRunDir creates the run directory if necessary, and checks that the lock and the socket can be created.
+// PrepareRunDir creates the run directory if necessary, and checks that the lock and the socket can be
+// created.
 func PrepareRunDir(dir string) error {
 	if err := makeRunDir(dir); err != nil {
 		return err

@@ -58,8 +58,8 @@ func (s unixSocket) Listen() (net.Listener, error) {
 	return limitedListener{listener, make(chan struct{}, maxConnections)}, nil
 }
 
-// bind binds the socket. An existing socket belongs to an ended process. The caller removes the socket, unless
-// another process has replaced the socket.
+// bind binds the socket. An existing socket belongs to an ended process. The caller removes the socket,
+// unless another process has replaced the socket.
 func (s unixSocket) bind() (*net.UnixListener, error) {
 	name := SocketPath(s.runDir)
 	if err := CheckSocketPlace(name); err != nil {
