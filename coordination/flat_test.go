@@ -49,15 +49,9 @@ func announceMachine(
 	t testing.TB, machine string, vfsPerPF int, often map[string]int,
 ) (tree *topology.Tree, sys string, all map[string]device.Announcement) {
 	t.Helper()
-	recorded, err := machines.Load(machine, vfsPerPF)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if tree, err = topology.Read(recorded.FS()); err != nil {
-		t.Fatal(err)
-	}
+	root, tree := machines.Read(t, machine, vfsPerPF)
 	sys = filepath.Join(t.TempDir(), "sys")
-	if err := os.CopyFS(sys, recorded.FS()); err != nil {
+	if err := os.CopyFS(sys, root); err != nil {
 		t.Fatal(err)
 	}
 	all = map[string]device.Announcement{}

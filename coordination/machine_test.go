@@ -16,11 +16,7 @@ import (
 // what was announced by a plugin that has read it.
 func TestTreeIsReadOncePerChange(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "sys")
-	recorded, err := machines.Load("oci-mi300x-derived", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(root, recorded.FS()); err != nil {
+	if err := os.CopyFS(root, machines.Sys(t, "oci-mi300x-derived", 0)); err != nil {
 		t.Fatal(err)
 	}
 	announce := func(id string, own, healthy bool) device.Announcement {

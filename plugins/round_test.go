@@ -117,12 +117,8 @@ func (p *pods) give(resource string, ids []string) {
 func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 	t.Helper()
 	dir := kubelettest.Dir(t)
-	recorded, err := machines.Load(machine, vfsPerPF)
-	if err != nil {
-		t.Fatal(err)
-	}
 	root := t.TempDir()
-	if err := errors.Join(os.CopyFS(filepath.Join(root, "sys"), recorded.FS()),
+	if err := errors.Join(os.CopyFS(filepath.Join(root, "sys"), machines.Sys(t, machine, vfsPerPF)),
 		os.Mkdir(filepath.Join(root, "dev"), 0o700), os.WriteFile(kubelet.CheckpointPath(dir),
 			[]byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}`), 0o600)); err != nil {
 		t.Fatal(err)

@@ -237,11 +237,7 @@ func TestLevelText(t *testing.T) {
 }
 
 func BenchmarkDistance(b *testing.B) {
-	m, err := machines.Load("nv-h100-aws-p5", 4)
-	if err != nil {
-		b.Fatal(err)
-	}
-	tr := tree(b, m.FS())
+	tr := tree(b, machines.Sys(b, "nv-h100-aws-p5", 4))
 	gpu, vf := address("0000:53:00.0"), address("0000:c9:00.4")
 	for b.Loop() {
 		_ = tr.Distance(gpu, vf)
@@ -251,11 +247,7 @@ func BenchmarkDistance(b *testing.B) {
 func BenchmarkRead(b *testing.B) {
 	for _, name := range []string{"oci-mi300x-derived", "nv-h100-aws-p5", "amd-mi300x-smc-thor2-cpx-derived"} {
 		b.Run(name, func(b *testing.B) {
-			m, err := machines.Load(name, 8)
-			if err != nil {
-				b.Fatal(err)
-			}
-			sys := m.FS()
+			sys := machines.Sys(b, name, 8)
 			for b.Loop() {
 				_ = tree(b, sys)
 			}

@@ -42,11 +42,7 @@ type node struct{ root, kubelet string }
 func newNode(t *testing.T, machine string) node {
 	t.Helper()
 	n := node{root: t.TempDir(), kubelet: kubelettest.Dir(t)}
-	m, err := machines.Load(machine, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(filepath.Join(n.root, "sys"), m.FS()); err != nil {
+	if err := os.CopyFS(filepath.Join(n.root, "sys"), machines.Sys(t, machine, 2)); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{filepath.Join(n.root, "dev"), filepath.Join(n.kubelet, "plugins_registry")} {

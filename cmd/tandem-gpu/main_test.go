@@ -32,16 +32,12 @@ func TestMain(m *testing.M) {
 // the result.
 func layout(t *testing.T, machine string) daemon.Flags {
 	t.Helper()
-	m, err := machines.Load(machine, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := kubelettest.Dir(t)
 	var flags daemon.Flags
 	flags.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
 	flags.SysfsRoot, flags.DevRoot = filepath.Join(dir, "sys"), filepath.Join(dir, "dev")
 	flags.KubeletDir, flags.RunDir = dir, filepath.Join(dir, "run")
-	if err := os.CopyFS(flags.SysfsRoot, m.FS()); err != nil {
+	if err := os.CopyFS(flags.SysfsRoot, machines.Sys(t, machine, 1)); err != nil {
 		t.Fatal(err)
 	}
 	return flags

@@ -423,11 +423,7 @@ func TestPlayLayout(t *testing.T) {
 	if diff := cmp.Diff(tandem(t, "topo", "--machine", recorded(name), "-o", "json"), again); diff != "" {
 		t.Errorf("the machine laid out (-recorded +laid out):\n%s", diff)
 	}
-	m, err := machines.Load(name, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := fs.ReadFile(m.FS(), "devices/system/node/online")
+	want, err := fs.ReadFile(machines.Sys(t, name, 0), "devices/system/node/online")
 	nodes, gotErr := os.ReadFile(filepath.Join(dir, "sys/devices/system/node/online"))
 	if err != nil || gotErr != nil || !bytes.Equal(want, nodes) {
 		t.Errorf("online nodes %q, %q: %v, %v", want, nodes, err, gotErr)

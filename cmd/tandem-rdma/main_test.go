@@ -53,11 +53,7 @@ type node struct{ root, kubelet string }
 
 func newNode(t *testing.T, machine string, vfsPerPF int) node {
 	t.Helper()
-	m, err := machines.Load(machine, vfsPerPF)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return nodeOf(t, m.FS())
+	return nodeOf(t, machines.Sys(t, machine, vfsPerPF))
 }
 
 // nodeOf is newNode for a sysfs.

@@ -63,17 +63,14 @@ func sysfs(t *testing.T, machine string, perPF int) string {
 	if dir := laidOut.folders[name]; dir != "" {
 		return dir
 	}
-	m, err := machines.Load(machine, perPF)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sys := machines.Sys(t, machine, perPF)
 	dir, err := os.MkdirTemp("", "sysfs")
 	if err != nil {
 		t.Fatal(err)
 	}
 	laidOut.folders[name] = dir // for TestMain, whatever fails now
 	// Users other than root read it too (runAsNobody).
-	if err := errors.Join(os.Chmod(dir, 0o755), os.CopyFS(dir, m.FS())); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.CopyFS(dir, sys)); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -17,12 +17,8 @@ import (
 // TestRecord records a laid-out machine: the same file comes out, but for the comments.
 func TestRecord(t *testing.T) {
 	t.Parallel()
-	m, err := machines.Load("oci-mi300x-derived", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, m.FS()); err != nil {
+	if err := os.CopyFS(dir, machines.Sys(t, "oci-mi300x-derived", 2)); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := run("record", "--sysfs-root", dir)
@@ -46,12 +42,8 @@ func TestRecord(t *testing.T) {
 
 func TestRecordInto(t *testing.T) {
 	t.Parallel()
-	m, err := machines.Load("nv-a100pcie-cx6dx-vf-partial", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	root, file := t.TempDir(), filepath.Join(t.TempDir(), "machine.txt")
-	if err := os.CopyFS(root, m.FS()); err != nil {
+	if err := os.CopyFS(root, machines.Sys(t, "nv-a100pcie-cx6dx-vf-partial", 0)); err != nil {
 		t.Fatal(err)
 	}
 	record := func(more ...string) (int, string) {

@@ -71,12 +71,8 @@ func wordOf(t *testing.T, name string) string {
 // changed returns the sysfs of a machine with changed files.
 func changed(t *testing.T, machine, pattern string, change func(file string) error) string {
 	t.Helper()
-	m, err := machines.Load(machine, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	root := t.TempDir()
-	if err := os.CopyFS(root, m.FS()); err != nil {
+	if err := os.CopyFS(root, machines.Sys(t, machine, 0)); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(root, pattern))

@@ -21,7 +21,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // recordedNode answers for two plugins on a recorded machine.
@@ -37,14 +36,7 @@ func (n recordedNode) Status(context.Context, *api.StatusRequest) (*api.StatusRe
 // onMachine returns an answer with the GPUs and VFs of a machine, all of them free.
 func onMachine(t *testing.T, machine string, perPF int) *api.StatusResponse {
 	t.Helper()
-	m, err := machines.Load(machine, perPF)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(m.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, tree := machines.Read(t, machine, perPF)
 	gpus := &api.Resource{Name: "amd.com/gpu", Kind: "gpu", Connected: true}
 	vfs := &api.Resource{Name: "tandem.dev/rdma_vf", Kind: "vf", Connected: true}
 	for d := range tree.Devices() {

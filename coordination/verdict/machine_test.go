@@ -46,15 +46,9 @@ type world struct {
 // before the other.
 func load(t *testing.T, name string, vfs int, rails bool) *world {
 	t.Helper()
-	recorded, err := machines.Load(name, vfs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{}
-	if w.tree, err = topology.Read(recorded.FS()); err != nil {
-		t.Fatal(err)
-	}
-	w.resources = published.Resources(recorded.FS(), w.tree, true)
+	sys, tree := machines.Read(t, name, vfs)
+	w := &world{tree: tree}
+	w.resources = published.Resources(sys, w.tree, true)
 	if rails {
 		w.split()
 	}
@@ -63,9 +57,11 @@ func load(t *testing.T, name string, vfs int, rails bool) *world {
 		f.NUMANodes = append(f.NUMANodes, publish.NUMANode{Number: n})
 	}
 	spec := publish.BuildSpec(f)
-	if w.machine, err = newMachine(&spec); err != nil {
+	made, err := newMachine(&spec)
+	if err != nil {
 		t.Fatal(err)
 	}
+	w.machine = made
 	return w
 }
 

@@ -26,7 +26,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Recorded machines: with a GPU on each switch, and with 32 partitions on each.
@@ -44,20 +43,13 @@ type earlier struct {
 
 func newEarlier(t *testing.T, name string, vfs int) *earlier {
 	t.Helper()
-	recorded, err := machines.Load(name, vfs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(recorded.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	machine, err := pool.ReadMachine(recorded.FS(), tree, nil)
+	sys, tree := machines.Read(t, name, vfs)
+	machine, err := pool.ReadMachine(sys, tree, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	machine.Pools[0].Resource = &pools.ResourceConfig{}
-	backend, err := amd.New(recorded.FS(), amd.Single)
+	backend, err := amd.New(sys, amd.Single)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +62,7 @@ func newEarlier(t *testing.T, name string, vfs int) *earlier {
 		preparer: claims.New(claims.Options{
 			Dir: filepath.Join(dir, "plugin"), CDIDir: filepath.Join(dir, "cdi"), GPUs: gpus,
 			Host: rdma.Host{
-				Sys: recorded.FS(), Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}},
+				Sys: sys, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}},
 				DevinfoDir: filepath.Join(dir, "devinfo"), PairsDir: filepath.Join(dir, "pairs"),
 			},
 			Alone: true, Log: slog.New(slog.DiscardHandler),

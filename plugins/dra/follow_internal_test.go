@@ -138,19 +138,16 @@ func (*growing) Links() ([]topology.Link, error) { return nil, nil }
 // after that.
 func TestFailedLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, err := machines.Load("oci-mi300x-derived", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sys := machines.Sys(t, "oci-mi300x-derived", 0)
 		log, reads := slog.New(slog.DiscardHandler), 0
 		config := Config{Log: log, Tree: func() (*topology.Tree, error) {
 			if reads++; reads == 2 {
 				return nil, errors.New("a function has gone while it was read")
 			}
-			return topology.Read(m.FS())
+			return topology.Read(sys)
 		}}
-		config.Host.Sys = m.FS()
-		tree, err := topology.Read(m.FS())
+		config.Host.Sys = sys
+		tree, err := topology.Read(sys)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,11 +43,8 @@ type node struct {
 
 func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 	t.Helper()
-	m, err := machines.Load(machine, vfsPerPF)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{t: t, sys: m.FS(), kubelet: kubelettest.Dir(t), root: t.TempDir()}
+	files := machines.Sys(t, machine, vfsPerPF)
+	n := &node{t: t, sys: files, kubelet: kubelettest.Dir(t), root: t.TempDir()}
 	for _, dir := range []string{filepath.Join(n.kubelet, "plugins_registry"), n.path("cdi")} {
 		if err := os.MkdirAll(dir, 0o750); err != nil {
 			t.Fatal(err)

@@ -22,12 +22,8 @@ import (
 // recorded lays a recorded machine out in a folder.
 func recorded(t *testing.T, name string) string {
 	t.Helper()
-	m, err := machines.Load(name, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	root := t.TempDir()
-	if err := os.CopyFS(root, m.FS()); err != nil {
+	if err := os.CopyFS(root, machines.Sys(t, name, 0)); err != nil {
 		t.Fatal(err)
 	}
 	return root

@@ -23,11 +23,7 @@ func TestPluginOnSocket(t *testing.T) {
 	t.Attr("parity", "sriov/options")
 	t.Attr("parity", "sriov/preferred")
 	t.Attr("parity", "sriov/device-id-pci")
-	machine, err := machines.Load("oci-mi300x-derived", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sys := machine.FS()
+	sys := machines.Sys(t, "oci-mi300x-derived", 1)
 	vfs := find(t, sys,
 		resources(`{"resourceName": "mlnx", "resourcePrefix": "nvidia.com", "selectors": {"vendors": ["15b3"], "IsRdma": true}}`),
 		"intel.com", nil)
@@ -83,12 +79,8 @@ func serve(t *testing.T, server *deviceplugin.Server) {
 // manyVFs lays 1016 VFs out as a folder, to be read as sysfs is.
 func manyVFs(b *testing.B) fs.FS {
 	b.Helper()
-	machine, err := machines.Load("oci-mi300x-derived", 127)
-	if err != nil {
-		b.Fatal(err)
-	}
 	root := b.TempDir()
-	if err := os.CopyFS(root, machine.FS()); err != nil {
+	if err := os.CopyFS(root, machines.Sys(b, "oci-mi300x-derived", 127)); err != nil {
 		b.Fatal(err)
 	}
 	return os.DirFS(root)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Every VF of every machine gives its own three RDMA nodes and the shared one.
@@ -17,16 +16,9 @@ func TestNodesOfRecordedMachines(t *testing.T) {
 	selector.IsRDMA = true
 	for _, name := range machines.Names() {
 		t.Run(name, func(t *testing.T) {
-			machine, err := machines.Load(name, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tree, err := topology.Read(machine.FS())
-			if err != nil {
-				t.Fatal(err)
-			}
+			sys, tree := machines.Read(t, name, 2)
 			host := Host{
-				Sys: machine.FS(), Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}}, DevinfoDir: t.TempDir(),
+				Sys: sys, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}}, DevinfoDir: t.TempDir(),
 			}
 			seen := map[string]bool{}
 			for d := range tree.Devices() {

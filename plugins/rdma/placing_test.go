@@ -37,12 +37,9 @@ func place(t testing.TB, machine, list string) *placed {
 // placeWith is place with more of the coordinator's configuration.
 func placeWith(t testing.TB, machine, list string, config coordination.Config) *placed {
 	t.Helper()
-	recorded, err := machines.Load(machine, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := machines.Sys(t, machine, 0)
 	root := filepath.Join(t.TempDir(), "sys")
-	if err := os.CopyFS(root, recorded.FS()); err != nil {
+	if err := os.CopyFS(root, files); err != nil {
 		t.Fatal(err)
 	}
 	dir, log := kubelettest.Dir(t), slog.New(slog.DiscardHandler)
@@ -51,10 +48,10 @@ func placeWith(t testing.TB, machine, list string, config coordination.Config) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	vfs := find(t, recorded.FS(), list, "nvidia.com", nil)
+	vfs := find(t, files, list, "nvidia.com", nil)
 	name := vfs.Names()[0]
 	host := Host{
-		Sys: recorded.FS(), Dev: os.DirFS(dir), DevinfoDir: filepath.Join(dir, "dp"),
+		Sys: files, Dev: os.DirFS(dir), DevinfoDir: filepath.Join(dir, "dp"),
 		PairsDir: filepath.Join(config.RunDir, "pairs"),
 	}
 	p := &placed{Plugin: NewPlugin(name, vfs, host, node.Member(name, device.VF), log), node: node}

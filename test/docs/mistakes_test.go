@@ -30,12 +30,8 @@ func TestMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := programs.Build(t, "tandem-rdma")
-	machine, err := machines.Load("oci-mi300x-derived", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
 	sys := filepath.Join(t.TempDir(), "sys")
-	if err := os.CopyFS(sys, machine.FS()); err != nil {
+	if err := os.CopyFS(sys, machines.Sys(t, "oci-mi300x-derived", 1)); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range mistakes {

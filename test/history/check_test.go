@@ -21,14 +21,7 @@ const (
 // machine is oci-mi300x-derived: near pairs are a GPU and a VF of one index.
 func machine(t *testing.T) history.Machine {
 	t.Helper()
-	recorded, err := machines.Load("oci-mi300x-derived", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(recorded.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, tree := machines.Read(t, "oci-mi300x-derived", 1)
 	m := history.Machine{
 		Tree: tree, Devices: map[string][]device.Device{},
 		Kinds: map[string]device.Kind{gpus: device.GPU, vfs: device.VF},

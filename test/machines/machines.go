@@ -20,6 +20,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/recording"
@@ -98,6 +99,27 @@ func Tree(name string, vfsPerPF int) (*topology.Tree, error) {
 		return nil, err
 	}
 	return topology.Read(machine.FS())
+}
+
+// Sys returns the sysfs of a machine for a test, as Load returns the machine.
+func Sys(t testing.TB, name string, vfsPerPF int) fs.FS {
+	t.Helper()
+	machine, err := Load(name, vfsPerPF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return machine.FS()
+}
+
+// Read returns the sysfs of a machine for a test, and its PCI tree.
+func Read(t testing.TB, name string, vfsPerPF int) (fs.FS, *topology.Tree) {
+	t.Helper()
+	sys := Sys(t, name, vfsPerPF)
+	tree, err := topology.Read(sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sys, tree
 }
 
 // Load returns a machine with the given number of VFs on each RDMA-capable PF. A machine recorded with VFs

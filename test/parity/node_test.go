@@ -47,17 +47,14 @@ const (
 // start lays the machine out, with one VF for each PF, lets change change it, and starts the programs.
 func start(t *testing.T, change func(sys string), names ...string) *node {
 	t.Helper()
-	m, err := machines.Load("oci-mi300x-derived", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := machines.Sys(t, "oci-mi300x-derived", 1)
 	n := &node{
 		dir:     kubelettest.Dir(t),
 		running: map[string]*exec.Cmd{},
 		plugins: map[string]*kubelettest.Plugin{},
 		lists:   map[string][]*v1beta1.Device{},
 	}
-	if err := errors.Join(os.CopyFS(n.path("sys"), m.FS()), os.Mkdir(n.path("dev"), 0o700)); err != nil {
+	if err := errors.Join(os.CopyFS(n.path("sys"), root), os.Mkdir(n.path("dev"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {

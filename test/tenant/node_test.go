@@ -69,17 +69,14 @@ func (d *daemon) text() string {
 // read requests from a source.
 func start(t testing.TB, source string, change func(sys string), names ...string) *node {
 	t.Helper()
-	m, err := machines.Load("oci-mi300x-derived", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := machines.Sys(t, "oci-mi300x-derived", 1)
 	n := &node{
 		dir: kubelettest.Dir(t), daemons: map[string]*daemon{}, plugins: map[string]*kubelettest.Plugin{},
 		ids: map[string][]string{},
 	}
 	config := `{"resourceList": [{"resourceName": "rdma_vf", "resourcePrefix": "tandem.dev",
 		"selectors": {"vendors": ["15b3"]}, "tandem": {"pairs": true}}]}`
-	if err := errors.Join(os.CopyFS(n.path("sys"), m.FS()), os.Mkdir(n.path("dev"), 0o700),
+	if err := errors.Join(os.CopyFS(n.path("sys"), root), os.Mkdir(n.path("dev"), 0o700),
 		os.WriteFile(n.path("config.json"), []byte(config), 0o600)); err != nil {
 		t.Fatal(err)
 	}

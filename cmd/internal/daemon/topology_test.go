@@ -23,10 +23,6 @@ import (
 // flat is a guest with a flat PCI tree, with flags for a topology file.
 func flat(t *testing.T, file string) Flags {
 	t.Helper()
-	m, err := machines.Load("nv-h200-vm-flat", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := kubelettest.Dir(t)
 	f := Flags{
 		SysfsRoot:    filepath.Join(dir, "sys"),
@@ -35,7 +31,7 @@ func flat(t *testing.T, file string) Flags {
 		TopologyFile: filepath.Join(dir, "topo.xml"),
 		monitor:      newMonitor("test"),
 	}
-	if err := os.CopyFS(f.SysfsRoot, m.FS()); err != nil {
+	if err := os.CopyFS(f.SysfsRoot, machines.Sys(t, "nv-h200-vm-flat", 2)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(f.TopologyFile, []byte(file), 0o600); err != nil {

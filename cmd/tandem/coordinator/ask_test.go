@@ -65,15 +65,12 @@ func TestNotesAboutVFs(t *testing.T) {
 // TestUnofferedWithDriver: a plugin does not wait for a driver that has the GPUs.
 func TestUnofferedWithDriver(t *testing.T) {
 	t.Parallel()
-	machine, err := machines.Load("oci-mi300x-derived", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := DescribeUnoffered(machine.FS(), ""); strings.Contains(got, "waits") ||
+	sys := machines.Sys(t, "oci-mi300x-derived", 0)
+	if got := DescribeUnoffered(sys, ""); strings.Contains(got, "waits") ||
 		!strings.HasSuffix(got, "does not run here, or has a gpu.vendor other than amd") {
 		t.Error(got)
 	}
-	if got := DescribeUnoffered(machine.FS(), "nvidia"); !strings.HasSuffix(got, "set gpu.vendor=amd or auto") {
+	if got := DescribeUnoffered(sys, "nvidia"); !strings.HasSuffix(got, "set gpu.vendor=amd or auto") {
 		t.Error(got)
 	}
 }

@@ -305,13 +305,9 @@ func join(t *testing.T, runDir, sys, resource string, kind device.Kind, devices 
 
 // The picture has the data of real plugins, on the cards of the machine, through a restart of both.
 func TestLook(t *testing.T) {
-	m, err := machines.Load("oci-mi300x-derived", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := kubelettest.Dir(t)
 	sys := filepath.Join(dir, "sys")
-	if err := os.CopyFS(sys, m.FS()); err != nil {
+	if err := os.CopyFS(sys, machines.Sys(t, "oci-mi300x-derived", 2)); err != nil {
 		t.Fatal(err)
 	}
 	v := &Viewer{

@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // found are the IDs of what is found on a node.
@@ -118,16 +117,9 @@ func TestDRAWithStaleKubelet(t *testing.T) {
 // inDRA is a node in the mode of DRA.
 func inDRA(t *testing.T) Node {
 	t.Helper()
-	m, err := machines.Load("oci-mi300x-derived", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(m.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	sys, tree := machines.Read(t, "oci-mi300x-derived", 1)
 	return Node{
-		Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), DevRoot: t.TempDir(), RunDir: t.TempDir(),
+		Sys: sys, Tree: tree, KubeletDir: kubelettest.Dir(t), DevRoot: t.TempDir(), RunDir: t.TempDir(),
 		Mode: coordination.DRA,
 	}
 }

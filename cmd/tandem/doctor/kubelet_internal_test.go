@@ -12,20 +12,12 @@ import (
 
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // TestSettingsOfAPipe: kubectl tandem doctor sends the kubelet's configuration through a pipe, which is read
 // once, for the hints of VFs and for the findings.
 func TestSettingsOfAPipe(t *testing.T) {
-	m, err := machines.Load("oci-mi300x-derived", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(m.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	sys, tree := machines.Read(t, "oci-mi300x-derived", 1)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +32,7 @@ func TestSettingsOfAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := Node{
-		DevRoot: t.TempDir(), RunDir: t.TempDir(), KubeletDir: kubelettest.Dir(t), Sys: m.FS(), Tree: tree,
+		DevRoot: t.TempDir(), RunDir: t.TempDir(), KubeletDir: kubelettest.Dir(t), Sys: sys, Tree: tree,
 		Config: fmt.Sprintf("/proc/self/fd/%d", r.Fd()),
 	}
 	if got := n.hintSettings().TopologyManagerScope; got != "pod" {

@@ -14,10 +14,7 @@ import (
 
 // TestPlugins: what the running plugins say of themselves is found; nothing where all is well or none runs.
 func TestPlugins(t *testing.T) {
-	m, err := machines.Load("oci-mi300x-derived", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sys := machines.Sys(t, "oci-mi300x-derived", 1)
 	gpus := []*api.Resource{{Kind: string(device.GPU), Connected: true}}
 	for _, c := range []struct {
 		asked  bool
@@ -30,7 +27,7 @@ func TestPlugins(t *testing.T) {
 		{true, &api.StatusResponse{Resources: gpus, Alignment: &api.Alignment{Why: "no source answers"}},
 			"warning alignment-not-enforced;"},
 	} {
-		n := Node{Sys: m.FS(), asked: c.asked, status: coordinator.NewStatus(c.answer)}
+		n := Node{Sys: sys, asked: c.asked, status: coordinator.NewStatus(c.answer)}
 		var found strings.Builder
 		for _, f := range runChecks(&n, ofPlugins, pluginChecks[:2]...) {
 			found.WriteString(string(f.Severity) + " " + f.ID + ";")

@@ -20,14 +20,7 @@ import (
 // device.
 func draw(t *testing.T, machine string, vfs int, look func(topology.Address) (State, string)) *Node {
 	t.Helper()
-	m, err := machines.Load(machine, vfs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(m.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, tree := machines.Read(t, machine, vfs)
 	n := &Node{Title: machine + " <&>", Tree: tree}
 	device := func(a topology.Address) Device {
 		state, owner := look(a)

@@ -32,11 +32,7 @@ func TestEndsOfMachines(t *testing.T) {
 			Distance: topology.NODE, PCIe: topology.PCIeLink{Speed: 32, Width: 16}, GPULanes: 16, State: "4: ACTIVE",
 			Rate: "400 Gb/sec (4X NDR)", RateGbps: 400}}},
 	} {
-		m, err := machines.Load(test.machine, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sys := m.FS()
+		sys := machines.Sys(t, test.machine, 1)
 		tree, err := topology.Read(sys)
 		if err != nil {
 			t.Fatal(err)

@@ -113,11 +113,7 @@ func newNodeOn(
 	t testing.TB, d *disk.Disk, machine string, vfsPerPF int, config string, counters bool,
 ) *node {
 	t.Helper()
-	m, err := machines.Load(machine, vfsPerPF)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sys := m.FS()
+	sys := machines.Sys(t, machine, vfsPerPF)
 	tree, err := topology.Read(sys)
 	if err != nil {
 		t.Fatal(err)

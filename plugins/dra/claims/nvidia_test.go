@@ -26,11 +26,7 @@ import (
 // newNVIDIA makes a node of a recorded machine of which NVIDIA's library tells.
 func newNVIDIA(t *testing.T, machine string, change func(*nvml.Machine), args ...string) *node {
 	t.Helper()
-	m, err := machines.Load(machine, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sys := m.FS()
+	sys := machines.Sys(t, machine, 4)
 	shown, err := nvml.Record(sys)
 	if err != nil {
 		t.Fatal(err)

@@ -20,11 +20,8 @@ import (
 
 func recorded(t *testing.T, name string, vfs int) (fs.FS, *topology.Tree) {
 	t.Helper()
-	machine, err := machines.Load(name, vfs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return machine.FS(), read(t, machine.FS())
+	sys := machines.Sys(t, name, vfs)
+	return sys, read(t, sys)
 }
 
 func read(t *testing.T, sys fs.FS) *topology.Tree {

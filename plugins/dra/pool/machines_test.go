@@ -9,7 +9,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // loaded are the machines that were read, by name and number of VFs. They never change.
@@ -26,15 +25,8 @@ func load(t testing.TB, name string, vfs int) pool.Machine {
 
 func readMachine(t testing.TB, name string, vfs int) pool.Machine {
 	t.Helper()
-	recorded, err := machines.Load(name, vfs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(recorded.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	machine, err := pool.ReadMachine(recorded.FS(), tree, nil)
+	sys, tree := machines.Read(t, name, vfs)
+	machine, err := pool.ReadMachine(sys, tree, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,12 +16,9 @@ import (
 // perResource counts devices by resource name.
 func perResource(t *testing.T, machine string, naming Naming) map[string]int {
 	t.Helper()
-	m, err := machines.Load(machine, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sys := machines.Sys(t, machine, 1)
 	counts := map[string]int{}
-	for resource, devices := range discover(t, m.FS(), naming).Resources {
+	for resource, devices := range discover(t, sys, naming).Resources {
 		counts[resource] = len(devices)
 	}
 	return counts
@@ -55,15 +52,8 @@ func TestRecordedMachines(t *testing.T) {
 
 // inspect checks every device and link of a machine against its PCI tree.
 func inspect(t *testing.T, machine string, links int) {
-	m, err := machines.Load(machine, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(m.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	inventory := discover(t, m.FS(), Single)
+	sys, tree := machines.Read(t, machine, 1)
+	inventory := discover(t, sys, Single)
 	if len(inventory.Notes) > 0 {
 		t.Errorf("notes %q", inventory.Notes)
 	}
@@ -80,7 +70,7 @@ func inspect(t *testing.T, machine string, links int) {
 			used[node] = d.ID
 		}
 	}
-	found, err := ReadLinks(m.FS())
+	found, err := ReadLinks(sys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,12 +92,9 @@ func inspect(t *testing.T, machine string, links int) {
 func TestPartitionsOfRecordedMachine(t *testing.T) {
 	t.Attr("parity", "amd/device-id-partition")
 	t.Attr("parity", "amd/parent-of-partition")
-	m, err := machines.Load("amd-mi300x-smc-thor2-cpx-derived", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sys := machines.Sys(t, "amd-mi300x-smc-thor2-cpx-derived", 1)
 	perCard := map[topology.Address]int{}
-	for _, d := range discover(t, m.FS(), Mixed).Resources["amd.com/cpx_nps1"] {
+	for _, d := range discover(t, sys, Mixed).Resources["amd.com/cpx_nps1"] {
 		perCard[d.Card]++
 		if !strings.HasPrefix(d.ID, "amdgpu_xcp_") && d.ID != d.Card.String() {
 			t.Errorf("device %s of card %s", d.ID, d.Card)
@@ -124,11 +111,7 @@ func TestPartitionsOfRecordedMachine(t *testing.T) {
 }
 
 func TestLinksOfMI250(t *testing.T) {
-	m, err := machines.Load("amd-mi250-16gcd-8nic", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	links, err := ReadLinks(m.FS())
+	links, err := ReadLinks(machines.Sys(t, "amd-mi250-16gcd-8nic", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,16 +133,13 @@ func TestReadOrder(t *testing.T) {
 	for _, machine := range []string{
 		"amd-mi250-16gcd-8nic", "amd-mi300x-smc-thor2-cpx-derived", "oci-mi300x-derived",
 	} {
-		m, err := machines.Load(machine, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		order, err := ReadOrder(m.FS())
+		sys := machines.Sys(t, machine, 0)
+		order, err := ReadOrder(sys)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var nodes []string
-		for _, devices := range discover(t, m.FS(), Mixed).Resources {
+		for _, devices := range discover(t, sys, Mixed).Resources {
 			for _, d := range devices {
 				nodes = append(nodes, d.Nodes[slices.IndexFunc(d.Nodes, isRender)])
 			}

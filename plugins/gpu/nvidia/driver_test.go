@@ -36,18 +36,15 @@ type node struct {
 // record makes a node of a recorded machine, changed as the test likes.
 func record(t *testing.T, machine string, change func(*nvml.Machine)) *node {
 	t.Helper()
-	m, err := machines.Load(machine, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown, err := nvml.Record(m.FS())
+	root := machines.Sys(t, machine, 1)
+	shown, err := nvml.Record(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
 		change(&shown)
 	}
-	n := &node{Driver: nvml.Start(t, shown), sys: m.FS(), devRoot: t.TempDir(), cdiRoot: t.TempDir()}
+	n := &node{Driver: nvml.Start(t, shown), sys: root, devRoot: t.TempDir(), cdiRoot: t.TempDir()}
 	if err := os.Mkdir(filepath.Join(n.devRoot, "nvidia-caps"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -18,21 +18,14 @@ import (
 // load returns a recorded machine with this many VFs per PF, and its VFs that have an RDMA device, by PF.
 func load(t testing.TB, name string, vfsPerPF int) (fs.FS, map[topology.Address][]string) {
 	t.Helper()
-	machine, err := machines.Load(name, vfsPerPF)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(machine.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	sys, tree := machines.Read(t, name, vfsPerPF)
 	vfs := map[topology.Address][]string{}
 	for d := range tree.Devices() {
 		if d.IsVF() && d.Driver != "" && len(d.RDMA) > 0 {
 			vfs[d.PF] = append(vfs[d.PF], d.Address.String())
 		}
 	}
-	return machine.FS(), vfs
+	return sys, vfs
 }
 
 // On every recorded machine each PF gives a pool of its VFs, and all of them together are the pool of every

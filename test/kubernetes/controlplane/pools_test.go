@@ -10,21 +10,13 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // machine is a recorded machine with this many VFs on each PF.
 func machine(t testing.TB, name string, vfs int) pool.Machine {
 	t.Helper()
-	recorded, err := machines.Load(name, vfs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(recorded.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := pool.ReadMachine(recorded.FS(), tree, nil)
+	sys, tree := machines.Read(t, name, vfs)
+	read, err := pool.ReadMachine(sys, tree, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

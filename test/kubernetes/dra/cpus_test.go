@@ -110,11 +110,7 @@ func newCPUNode(t *testing.T, machine string, standard bool) *cpuNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorded, err := machines.Load(machine, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs := []pool.Slice{{Devices: cpuDevices(recorded.FS(), standard)}}
+	theirs := []pool.Slice{{Devices: cpuDevices(machines.Sys(t, machine, 0), standard)}}
 	ours := build(m, pool.Options{Counters: scheduler.Minor >= 36}).Slices
 	n := &cpuNode{devices: map[string]map[string]resourceapi.Device{}}
 	var published []*resourceapi.ResourceSlice

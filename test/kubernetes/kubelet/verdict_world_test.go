@@ -73,16 +73,12 @@ func randomJudgedWorld(t *testing.T, random *rand.Rand) *judgedWorld {
 	} else {
 		names := machines.Names()
 		w.name = names[random.IntN(len(names))]
-		recorded, err := machines.Load(w.name, vfs)
+		sys, tree := machines.Read(t, w.name, vfs)
+		numa, err := node.ReadNUMA(sys, tree.NUMANodes())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.tree, err = topology.Read(recorded.FS()); err != nil {
-			t.Fatal(err)
-		}
-		if w.numa, err = node.ReadNUMA(recorded.FS(), w.tree.NUMANodes()); err != nil {
-			t.Fatal(err)
-		}
+		w.tree, w.numa = tree, numa
 		w.offerFunctions(random, func(d *topology.Device) (gpu, vf bool) {
 			return d.Class.IsGPU() && (d.Vendor == 0x1002 || d.Vendor == 0x10de), d.IsVF()
 		})

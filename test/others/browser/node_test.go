@@ -60,15 +60,12 @@ func (n *node) Explain(_ context.Context, r *api.ExplainRequest) (*api.ExplainRe
 func newNode(t *testing.T, machine string, vfs int) *node {
 	t.Helper()
 	chromium(t) // or skip, before there is work
-	m, err := machines.Load(machine, vfs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := machines.Sys(t, machine, vfs)
 	dir := kubelettest.Dir(t)
-	if err := os.CopyFS(filepath.Join(dir, "sys"), m.FS()); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "sys"), root); err != nil {
 		t.Fatal(err)
 	}
-	tree, err := topology.Read(m.FS())
+	tree, err := topology.Read(root)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,15 +33,12 @@ func open(t *testing.T, description string) (library *smi.Library, path string) 
 // machine is a recorded one, with its description.
 func machine(t *testing.T, name string) (backend *amd.Backend, description string) {
 	t.Helper()
-	m, err := machines.Load(name, 0)
+	sys := machines.Sys(t, name, 0)
+	description, err := amdsmi.Describe(sys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	description, err = amdsmi.Describe(m.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	backend, err = amd.New(m.FS(), amd.Single)
+	backend, err = amd.New(sys, amd.Single)
 	if err != nil {
 		t.Fatal(err)
 	}

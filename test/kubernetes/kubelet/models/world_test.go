@@ -159,17 +159,12 @@ func (l layout) build() (*world, error) {
 func recorded(t *testing.T, random *rand.Rand) *world {
 	t.Helper()
 	names := machines.Names()
-	machine, err := machines.Load(names[random.IntN(len(names))], []int{1, 1, 2, 4}[random.IntN(4)])
+	sys, tree := machines.Read(t, names[random.IntN(len(names))], []int{1, 1, 2, 4}[random.IntN(4)])
+	numa, err := node.ReadNUMA(sys, tree.NUMANodes())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{layout: randomOptions(random)}
-	if w.tree, err = topology.Read(machine.FS()); err != nil {
-		t.Fatal(err)
-	}
-	if w.numa, err = node.ReadNUMA(machine.FS(), w.tree.NUMANodes()); err != nil {
-		t.Fatal(err)
-	}
+	w := &world{layout: randomOptions(random), tree: tree, numa: numa}
 	hinted, split := random.IntN(2) == 0, random.IntN(3) == 0 && len(w.numa) <= 4
 	devices := map[string][]device.Device{}
 	for d := range w.tree.Devices() {
