@@ -27,6 +27,12 @@ const (
 	lockName = coordination.ClaimsLock
 )
 
+func sortedByName(claims []Claim) []Claim {
+	return slices.SortedFunc(slices.Values(claims), func(a, b Claim) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+}
+
 // lockFolder waits until no other Preparer uses the directory. The kernel releases the lock when the process
 // ends.
 func lockFolder(dir string) (release func(), err error) {
@@ -117,9 +123,7 @@ func (p *Preparer) restoreClaims(unknown error) ([]Claim, error) {
 }
 
 func (p *Preparer) saveClaims(claims []Claim) error {
-	content, err := coordination.EncodeClaims(slices.SortedFunc(slices.Values(claims), func(a, b Claim) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
-	}))
+	content, err := coordination.EncodeClaims(sortedByName(claims))
 	if err != nil {
 		return err
 	}

@@ -223,7 +223,7 @@ func (c Claim) isOf(claim *resourceapi.ResourceClaim) bool {
 // neededPods returns the pods of a call if the decision depends on them; otherwise none. If they cannot be
 // read, the claims of each container are unknown: the kubelet retries after the error.
 func (r request) neededPods(state State) ([]*corev1.Pod, error) {
-	isKnown := len(listRequests(r.called)) < 2 && !canBeApart(state, r.called)
+	isKnown := isPlain(r.called) && !canBeApart(state, r.called)
 	if len(r.due) == 0 || isKnown && areAlone(r.known, r.called) {
 		return nil, nil
 	}

@@ -3,6 +3,7 @@
 package claims
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -64,18 +65,38 @@ func listRequests(claims []*resourceapi.ResourceClaim) []requestKey {
 	return all
 }
 
-// groupRequests determines the groups of claims of some pods.
+// isPlain reports whether the groups are known without the pods: there is only one request, or all requests
+// were created for the extended resources of one container.
+func isPlain(claims []*resourceapi.ResourceClaim) bool {
+	all := listRequests(claims)
+	return len(all) < 2 || len(claims) == 1 && isExtended(claims[0]) &&
+		!slices.ContainsFunc(all, func(a requestKey) bool {
+			return containerOrdinal(a) == "" || containerOrdinal(a) != containerOrdinal(all[0])
+		})
+}
+
+// groupRequests determines the groups of claims of some pods. If no container is known to use a claim for
+// extended resources, each container of the claim has one group.
 func groupRequests(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod) groups {
 	all := listRequests(claims)
 	g := groups{}
 	for _, a := range all {
 		g[a] = a
 	}
+	found := map[types.UID]bool{}
 	for _, pod := range pods {
 		for _, c := range containersOf(pod) {
 			for _, requests := range usedRequests(pod, &c, claims, all) {
 				g.joinRequests(requests, all)
+				for _, a := range requests {
+					found[a.claim] = true
+				}
 			}
+		}
+	}
+	for _, claim := range claims {
+		if !found[claim.UID] && isExtended(claim) {
+			g.joinByName(claim, all)
 		}
 	}
 	return g
@@ -83,6 +104,34 @@ func groupRequests(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod) grou
 
 func containersOf(pod *corev1.Pod) []corev1.Container {
 	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+}
+
+// ofContainer matches the scheduler's names of requests for a container's extended resources
+// (createRequestsAndMappings in pkg/scheduler/framework/plugins/dynamicresources).
+var ofContainer = regexp.MustCompile(`^container-(\d+)-request-\d+$`)
+
+func containerOrdinal(a requestKey) string {
+	if match := ofContainer.FindStringSubmatch(a.request); match != nil {
+		return match[1]
+	}
+	return ""
+}
+
+func isExtended(claim *resourceapi.ResourceClaim) bool {
+	return claim.Annotations[resourceapi.ExtendedResourceClaimAnnotation] == "true"
+}
+
+// joinByName merges the requests for extended resources of one container.
+func (g groups) joinByName(claim *resourceapi.ResourceClaim, all []requestKey) {
+	byContainer := map[string][]requestKey{}
+	for _, a := range all {
+		if a.claim == claim.UID {
+			byContainer[containerOrdinal(a)] = append(byContainer[containerOrdinal(a)], a)
+		}
+	}
+	for _, requests := range byContainer {
+		g.joinRequests(requests, all)
+	}
 }
 
 // usedRequests returns the requests that a container uses: those of the pod's own claims in one set, and
@@ -94,8 +143,9 @@ func usedRequests(
 	var own []requestKey
 	for _, claim := range claims {
 		var its []requestKey
+		names := requestsOf(pod, c, claim.Name)
 		for _, a := range all {
-			if a.claim == claim.UID && hasRequest(pod, c, claim.Name, a.request) {
+			if a.claim == claim.UID && (slices.Contains(names, a.request) || slices.Contains(names, "")) {
 				its = append(its, a)
 			}
 		}
@@ -140,12 +190,6 @@ func requestsOf(pod *corev1.Pod, c *corev1.Container, claim string) (names []str
 		}
 	}
 	return names
-}
-
-// hasRequest reports whether a container uses a request of a claim.
-func hasRequest(pod *corev1.Pod, c *corev1.Container, claim, request string) bool {
-	names := requestsOf(pod, c, claim)
-	return slices.Contains(names, request) || slices.Contains(names, "")
 }
 
 // isOwn reports whether a claim was created for a pod and is deleted with it.

@@ -75,51 +75,58 @@ func TestGroups(t *testing.T) {
 		name   string
 		claims []string
 		pods   [][]string // the containers of each; nil where the pods are not known
+		plain  bool       // known without the pod
 		want   string     // the groups, each in brackets
 	}{
-		{"one request", []string{"a pod x"}, nil, "[a/x]"},
-		{"of several alternatives", []string{"a pod x/near x/any"}, nil, "[a/x]"},
-		{"two requests that nobody uses", []string{"a pod x y"}, nil, "[a/x] [a/y]"},
-		{"two claims, nobody knows of whom", []string{"a pod x", "b pod x"}, nil, "[a/x] [b/x]"},
-		{"a container for each", []string{"a pod x y"}, [][]string{{"a/x", "a/y"}}, "[a/x] [a/y]"},
-		{"a container for both", []string{"a pod x y"}, [][]string{{"a/x a/y", ""}}, "[a/x a/y]"},
-		{"a container for the claim", []string{"a pod x y z"}, [][]string{{"a"}}, "[a/x a/y a/z]"},
-		{"one container has both, another one", []string{"a pod x y"}, [][]string{{"a/y", "a"}},
+		{"one request", []string{"a pod x"}, nil, true, "[a/x]"},
+		{"of several alternatives", []string{"a pod x/near x/any"}, nil, true, "[a/x]"},
+		{"two requests that nobody uses", []string{"a pod x y"}, nil, false, "[a/x] [a/y]"},
+		{"two claims, nobody knows of whom", []string{"a pod x", "b pod x"}, nil, false, "[a/x] [b/x]"},
+		{"a container for each", []string{"a pod x y"}, [][]string{{"a/x", "a/y"}}, false, "[a/x] [a/y]"},
+		{"a container for both", []string{"a pod x y"}, [][]string{{"a/x a/y", ""}}, false, "[a/x a/y]"},
+		{"a container for the claim", []string{"a pod x y z"}, [][]string{{"a"}}, false, "[a/x a/y a/z]"},
+		{"one container has both, another one", []string{"a pod x y"}, [][]string{{"a/y", "a"}}, false,
 			"[a/x a/y]"},
-		{"two claims of the pod", []string{"b pod y", "a pod x"}, [][]string{{"a b"}}, "[a/x b/y]"},
-		{"one of them is shared", []string{"a - x y", "b pod y"}, [][]string{{"a b"}}, "[a/x a/y] [b/y]"},
-		{"a chain", []string{"a pod x y", "b pod x y"}, [][]string{{"b/y a/x", "a/y b/x", "a/y b/y"}},
+		{"two claims of the pod", []string{"b pod y", "a pod x"}, [][]string{{"a b"}}, false, "[a/x b/y]"},
+		{"one of them is shared", []string{"a - x y", "b pod y"}, [][]string{{"a b"}}, false, "[a/x a/y] [b/y]"},
+		{"a chain", []string{"a pod x y", "b pod x y"}, [][]string{{"b/y a/x", "a/y b/x", "a/y b/y"}}, false,
 			"[a/x a/y b/x b/y]"},
+		{"extended, one container", []string{"e extended container-3-request-0 container-3-request-1"}, nil, true,
+			"[e/container-3-request-0 e/container-3-request-1]"},
 		{"extended, two containers",
-			[]string{"extended extended container-0-request-0 container-0-request-1 container-10-request-0"},
-			[][]string{{
-				"extended/container-0-request-0 extended/container-0-request-1", "extended/container-10-request-0",
-			}},
-			"[extended/container-0-request-0 extended/container-0-request-1] [extended/container-10-request-0]"},
+			[]string{"e extended container-0-request-0 container-0-request-1 container-10-request-0"}, nil, false,
+			"[e/container-0-request-0 e/container-0-request-1] [e/container-10-request-0]"},
 		{"extended, the second takes over from the first",
 			[]string{"extended extended container-0-request-0 container-1-request-1"},
 			[][]string{{
 				"extended/container-0-request-0", "extended/container-0-request-0 extended/container-1-request-1",
 			}},
-			"[extended/container-0-request-0 extended/container-1-request-1]"},
+			false, "[extended/container-0-request-0 extended/container-1-request-1]"},
 		{"extended, and a claim", []string{"a pod x", "extended extended container-0-request-0"},
-			[][]string{{"a extended/container-0-request-0"}}, "[a/x extended/container-0-request-0]"},
-		{"not ours", []string{"a pod"}, nil, ""},
+			[][]string{{"a extended/container-0-request-0"}}, false, "[a/x extended/container-0-request-0]"},
+		{"extended, and the pod does not say of which container",
+			[]string{"e extended container-0-request-0 container-0-request-1 container-1-request-0"},
+			[][]string{{"", ""}}, false,
+			"[e/container-0-request-0 e/container-0-request-1] [e/container-1-request-0]"},
+		{"not ours", []string{"a pod"}, nil, true, ""},
 		// pods that share a claim
-		{"a request for each pod", []string{"a - x y"}, [][]string{{"a/x"}, {"a/y"}}, "[a/x] [a/y]"},
-		{"both use all", []string{"a - x y"}, [][]string{{"a"}, {"a/x a/y"}}, "[a/x a/y]"},
-		{"two containers of each", []string{"a - x y"}, [][]string{{"a/x", "a/y"}, {"a/x", "a/y"}},
+		{"a request for each pod", []string{"a - x y"}, [][]string{{"a/x"}, {"a/y"}}, false, "[a/x] [a/y]"},
+		{"both use all", []string{"a - x y"}, [][]string{{"a"}, {"a/x a/y"}}, false, "[a/x a/y]"},
+		{"two containers of each", []string{"a - x y"}, [][]string{{"a/x", "a/y"}, {"a/x", "a/y"}}, false,
 			"[a/x] [a/y]"},
-		{"one does not use it", []string{"a - x y"}, [][]string{{""}, {"a"}}, "[a/x a/y]"},
-		{"one has both, another has one", []string{"a - x y"}, [][]string{{"a"}, {"a/x"}}, // rejected
+		{"one does not use it", []string{"a - x y"}, [][]string{{""}, {"a"}}, false, "[a/x a/y]"},
+		{"one has both, another has one", []string{"a - x y"}, [][]string{{"a"}, {"a/x"}}, false, // rejected
 			"[a/x a/y]"},
-		{"in containers of its own", []string{"a - x y z"}, [][]string{{"a/x a/y", "a/z"}, {"a/x", "a/y"}},
+		{"in containers of its own", []string{"a - x y z"}, [][]string{{"a/x a/y", "a/z"}, {"a/x", "a/y"}}, false,
 			"[a/x a/y] [a/z]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var claims []*claimOf
 			for _, text := range c.claims {
 				claims = append(claims, asking(text))
+			}
+			if got := isPlain(claims); got != c.plain {
+				t.Errorf("plain: %v", got)
 			}
 			var got []string
 			var pods []*corev1.Pod

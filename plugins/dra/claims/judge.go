@@ -114,9 +114,7 @@ func (j *judgement) findUsages(pod *corev1.Pod, container *corev1.Container) (us
 			continue
 		}
 		for _, first := range c.firstOfGroups() {
-			its := func(d Prepared) bool {
-				return d.Group == first.Group && hasRequest(pod, container, c.Name, d.requestName())
-			}
+			its := func(d Prepared) bool { return d.Group == first.Group && hasRequest(pod, container, c, d) }
 			if slices.ContainsFunc(c.Devices, its) {
 				uses = append(uses, usage{c, first.Group})
 			}
@@ -125,11 +123,17 @@ func (j *judgement) findUsages(pod *corev1.Pod, container *corev1.Container) (us
 	return uses
 }
 
+// hasRequest reports whether a container uses the request of a claim's device.
+func hasRequest(pod *corev1.Pod, container *corev1.Container, c Claim, d Prepared) bool {
+	requests := requestsOf(pod, container, c.Name)
+	return slices.Contains(requests, d.requestName()) || slices.Contains(requests, "")
+}
+
 // checkRequests returns an error if a pod uses one request of a group, and other pods use all requests of the
 // group together: a container of the pod would get the devices of all requests.
 func (j *judgement) checkRequests(u usage, pod *corev1.Pod) error {
 	for _, d := range u.claim.Devices {
-		isUsed := func(c corev1.Container) bool { return hasRequest(pod, &c, u.claim.Name, d.requestName()) }
+		isUsed := func(c corev1.Container) bool { return hasRequest(pod, &c, u.claim, d) }
 		if d.Group == u.group && !slices.ContainsFunc(containersOf(pod), isUsed) {
 			return fmt.Errorf("prepare %s: pods share it, and pod %s/%s does not use request %s, which a container "+
 				"of another pod uses together with other requests: it would get the devices of all; use the same "+

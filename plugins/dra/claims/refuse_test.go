@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,8 +70,9 @@ func TestRefusedWhileUnread(t *testing.T) {
 }
 
 func (n *node) annotate(annotations map[string]string) {
-	pod := running(n.made...)
-	pod.Annotations, n.pods["team/pod"] = annotations, pod
+	n.pods["team/pod"] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "pod", UID: "pod", Annotations: annotations,
+	}}
 }
 
 func parameters(claim *claimOf, driver, text string) {
@@ -153,7 +155,7 @@ func TestAlignmentOfContainer(t *testing.T) {
 		claim := n.need("train", want{"container-0-request-0", pool.TypePair, 1},
 			want{"container-0-request-1", pool.TypeVF, 3})
 		claim.Annotations = map[string]string{resourceapi.ExtendedResourceClaimAnnotation: "true"}
-		n.pods["team/pod"] = running("train")
+		n.annotate(nil)
 		return list(claim)
 	}
 	for name, c := range map[string]struct {

@@ -22,10 +22,7 @@ func (n *node) extended(name string, containers ...[2]int) *claimOf {
 		wants = append(wants, want{fmt.Sprintf("container-%d-request-1", i), pool.TypeVF, c[1]})
 	}
 	claim := n.claim(name, wants...)
-	n.made = n.made[:len(n.made)-1] // no container has all requests
-	for i := range containers {
-		n.made = append(n.made, fmt.Sprintf("%s/container-%d-request-0 %[1]s/container-%[2]d-request-1", name, i))
-	}
+	n.made = n.made[:len(n.made)-1] // no container names it
 	if claim != nil {
 		claim.Annotations = map[string]string{"resource.kubernetes.io/extended-resource-claim": "true"}
 	}
