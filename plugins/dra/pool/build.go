@@ -21,7 +21,6 @@ type builder struct {
 	vfs     map[string]*VF
 	inUse   map[string]bool // IDs of the VFs of claims
 	unfit   map[string]bool // IDs of VFs that usable VFs precede
-	kept    []*VF           // VFs of GPUs that are published alone while a claim has one of both
 	units   [][]item
 	notes   []string
 }
@@ -103,7 +102,7 @@ func newBuilder(machine Machine, options Options) *builder {
 	b.groups, b.others = newGroups(&b.machine, b.publishedVFs())
 	bound := b.boundVFs()
 	for _, g := range b.groups {
-		b.matchPartners(g, bound)
+		g.matchPartners(machine.Links, bound, b.inUse, b.unfit)
 	}
 	return b
 }
@@ -176,8 +175,10 @@ func (b *builder) addSurplus() {
 			paired[vf] = true
 		}
 	})
-	for _, vf := range b.kept {
-		paired[vf] = paired[vf] || b.options.Bound[vfAlone(vf, rankVF).Name] == ""
+	for _, g := range b.groups {
+		for _, vf := range g.reserved {
+			paired[vf] = paired[vf] || b.options.Bound[vfAlone(vf, rankVF).Name] == ""
+		}
 	}
 	var surplus []*VF
 	for _, g := range b.groups {

@@ -58,25 +58,60 @@ func (b *builder) addSingle() {
 	var paired, others [][]item
 	bound := b.boundVFs()
 	for _, g := range b.groups {
+		b.spreadVFs(g, bound)
+		first := firstOfEach(g, bound)
 		for _, gpu := range g.gpus {
 			vf := g.partner[gpu]
-			switch {
-			case vf == nil:
+			if vf == nil || first[vf] != gpu {
 				others = append(others, []item{gpuAlone(gpu, rankGPU)})
-			case b.options.InUse[gpu.ID] == gpuAlone(gpu, rankGPU).Name || b.isOfOthers(vf, bound[gpu.ID]):
-				b.kept = append(b.kept, vf)
-				others = append(others, []item{gpuAlone(gpu, rankGPU)})
-			default:
-				paired = append(paired, []item{gpuWithVF(gpu, vf)})
+				continue
 			}
+			if b.options.InUse[gpu.ID] == gpuAlone(gpu, rankGPU).Name || b.isOfOthers(vf, bound[gpu.ID]) {
+				g.reserved = append(g.reserved, vf) // for the time afterwards
+				others = append(others, []item{gpuAlone(gpu, rankGPU)})
+				continue
+			}
+			paired = append(paired, []item{gpuWithVF(gpu, vf)})
 		}
 	}
 	b.units = append(b.units, slices.Concat(others, paired)...)
 }
 
+// spreadVFs gives the free VFs that are no GPU's partner to GPUs whose partner another GPU holds, for example
+// since the cluster had counters. The other GPUs keep their partners, and so the names of their devices.
+func (b *builder) spreadVFs(g *group, bound map[string]*VF) {
+	partners, holders := map[*VF]bool{}, map[*VF]bool{}
+	for gpu, vf := range g.partner {
+		partners[vf] = true
+		holders[vf] = holders[vf] || bound[gpu.ID] == vf
+	}
+	gpus := slices.DeleteFunc(slices.Clone(g.gpus), func(gpu *GPU) bool {
+		vf := g.partner[gpu]
+		return gpu.Held != "" || !holders[vf] || bound[gpu.ID] == vf
+	})
+	vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *VF) bool {
+		return partners[vf] || b.unfit[vf.ID] || b.isOfOthers(vf, nil)
+	})
+	n := min(len(gpus), len(vfs))
+	g.takePairs(g.pairNearest(gpus[:n], vfs, n, b.machine.Links))
+}
+
 // isOfOthers reports whether a claim holds a VF, and not together with the GPU with the bound VF.
 func (b *builder) isOfOthers(vf, bound *VF) bool {
 	return vf != bound && (b.inUse[vf.ID] || b.options.InUse[vf.ID] != "")
+}
+
+// firstOfEach returns the GPU that gets each VF that is the partner of several GPUs: the GPU that already
+// holds the VF, or the first one.
+func firstOfEach(g *group, bound map[string]*VF) map[*VF]*GPU {
+	first := map[*VF]*GPU{}
+	for _, gpu := range g.gpus {
+		vf := g.partner[gpu]
+		if vf != nil && (first[vf] == nil || bound[gpu.ID] == vf) {
+			first[vf] = gpu
+		}
+	}
+	return first
 }
 
 // addressName returns an address as part of a DNS label: "11-00-0", with the domain if it is not 0.

@@ -19,6 +19,9 @@ type group struct {
 	// partner contains the best VF of the switch for every GPU with a VF there; the VFs are distinct if there
 	// are enough.
 	partner map[*GPU]*VF
+	// reserved contains, for a strict group, the VFs that are published only with a GPU, whether or not a GPU
+	// has them as its partner now.
+	reserved []*VF
 }
 
 // isStrict reports whether every GPU can have a VF of its own and some VFs remain.
@@ -78,21 +81,20 @@ func numaOrder(tree *topology.Tree, a topology.Address) int {
 	return math.MaxInt
 }
 
-// matchPartners assigns partners to the GPUs of a switch; bound contains the VFs of claims. On a switch with
-// too few VFs GPUs share them, if devices can share counters. Otherwise a VF has one GPU: bound VFs stay, and
-// free GPUs get free and usable VFs before others.
-func (b *builder) matchPartners(g *group, bound map[string]*VF) {
+// matchPartners assigns a partner to every GPU; bound contains the VFs of claims. If there are enough VFs
+// each GPU gets its own: bound VFs stay, a free GPU gets a free and usable VF, and for a GPU that is not free
+// a reserved VF is kept.
+func (g *group) matchPartners(
+	links []topology.Link, bound map[string]*VF, inUse, unfit map[string]bool,
+) {
 	g.partner = map[*GPU]*VF{}
-	isUsable := func(vf *VF) bool { return !b.unfit[vf.ID] }
-	isFree := func(vf *VF) bool { return isUsable(vf) && !b.inUse[vf.ID] }
-	all := g.vfs
-	if !g.isStrict() && slices.ContainsFunc(all, isUsable) {
-		all = slices.DeleteFunc(slices.Clone(all), func(vf *VF) bool { return !isUsable(vf) })
-	}
-	own := g.pairNearest(g.gpus, all, min(len(g.gpus), len(all)), b.machine.Links)
-	isShared := !g.isStrict() && b.options.Counters
-	if isShared {
-		g.takePairs(own)
+	isUsable := func(vf *VF) bool { return !unfit[vf.ID] }
+	if !g.isStrict() {
+		vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *VF) bool { return !isUsable(vf) })
+		if len(vfs) == 0 {
+			vfs = g.vfs
+		}
+		g.takePairs(g.pairNearest(g.gpus, vfs, len(vfs), links))
 	}
 	taken := map[*VF]bool{}
 	for _, gpu := range g.gpus {
@@ -101,9 +103,13 @@ func (b *builder) matchPartners(g *group, bound map[string]*VF) {
 			g.partner[gpu], taken[vf] = vf, true
 		}
 	}
-	if isShared {
+	if !g.isStrict() {
 		return
 	}
+	own := g.pairNearest(g.gpus, g.vfs, len(g.gpus), links)
+	g.reserveVFs(own, isUsable)
+	isFree := func(vf *VF) bool { return isUsable(vf) && !inUse[vf.ID] }
+	isReserved := func(vf *VF) bool { return isFree(vf) && slices.Contains(g.reserved, vf) }
 	for _, p := range own {
 		if p.gpu.Held == "" && g.partner[p.gpu] == nil && !taken[p.vf] && isFree(p.vf) {
 			g.partner[p.gpu], taken[p.vf] = p.vf, true
@@ -113,17 +119,41 @@ func (b *builder) matchPartners(g *group, bound map[string]*VF) {
 		held bool
 		can  func(*VF) bool
 	}{
-		{false, isFree}, {true, isFree}, {true, func(*VF) bool { return true }},
+		{false, isReserved}, {false, isFree}, {true, isReserved},
+		{true, func(*VF) bool { return true }},
 	} {
 		gpus := slices.DeleteFunc(slices.Clone(g.gpus), func(gpu *GPU) bool {
 			return g.partner[gpu] != nil || gpu.Held != "" && !step.held
 		})
-		vfs := slices.DeleteFunc(slices.Clone(all), func(vf *VF) bool { return taken[vf] || !step.can(vf) })
+		vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *VF) bool {
+			return taken[vf] || !step.can(vf)
+		})
 		n := min(len(gpus), len(vfs))
-		pairs := g.pairNearest(gpus[:n], vfs, n, b.machine.Links)
+		pairs := g.pairNearest(gpus[:n], vfs, n, links)
 		g.takePairs(pairs)
 		for _, p := range pairs {
 			taken[p.vf] = true
+		}
+	}
+}
+
+// reserveVFs selects the VFs that are kept for the GPUs, as many as can be paired: the VFs of their own
+// pairs, and others in place of VFs that device plugins hold, or that were unhealthy from the start. Holders
+// without a claim can only disappear, so a VF that was not reserved before becomes reserved only if it was
+// not usable. A VF that was published alone, which a claim may have been allocated meanwhile, therefore never
+// becomes part of a pair.
+func (g *group) reserveVFs(own []pair, isUsable func(*VF) bool) {
+	for _, p := range own {
+		if isUsable(p.vf) {
+			g.reserved = append(g.reserved, p.vf)
+		}
+	}
+	isOwn := func(vf *VF) bool {
+		return slices.ContainsFunc(own, func(p pair) bool { return p.vf == vf })
+	}
+	for _, vf := range byRail(g.vfs) {
+		if len(g.reserved) < len(own) && isUsable(vf) && !isOwn(vf) {
+			g.reserved = append(g.reserved, vf)
 		}
 	}
 }

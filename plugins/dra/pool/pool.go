@@ -24,7 +24,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -128,7 +127,7 @@ func (b *builder) buildPool() Pool {
 	if b.options.Counters {
 		c = shareCounters(b.units)
 	}
-	for sets := range slices.Chunk(c.sets, resourceapi.ResourceSliceMaxCounterSets) {
+	for sets := range slices.Chunk(c.sharedSets(), resourceapi.ResourceSliceMaxCounterSets) {
 		p.Slices = append(p.Slices, Slice{SharedCounters: sets})
 	}
 	taken := b.claimedParts(c)
@@ -209,8 +208,9 @@ func (p Pool) ResourceSlices(node string) []resourceapi.ResourceSlice {
 // counters prevent the allocation of two devices that share a GPU or a VF: each shared GPU and VF has one
 // counter of value 1, and a device consumes all counters of its parts.
 type counters struct {
-	sets []resourceapi.CounterSet
-	set  map[string]int // index of the set of a counter, which is named after the GPU or VF
+	set   map[string]string // by counter, which is named after the GPU or VF
+	sets  []string          // in order
+	count map[string]int    // number of counters of a set
 }
 
 // shareCounters finds the parts that need a counter: GPUs in several devices, and VFs in several devices
@@ -233,7 +233,7 @@ func shareCounters(units [][]item) *counters {
 			gpuOf[name] = gpu
 		}
 	})
-	c := &counters{set: map[string]int{}}
+	c := &counters{set: map[string]string{}, count: map[string]int{}}
 	for _, bundles := range []bool{true, false} { // a bundle's counters must be in at most two sets
 		eachItem(units, func(i *item) {
 			if (i.Type == TypeBundle) != bundles {
@@ -257,32 +257,47 @@ func shareCounters(units [][]item) *counters {
 	return c
 }
 
-// addSet adds related counters to one set: the last set of the kind, or a new one if that has no room.
+// addSet assigns related counters to one set, or to a new set if the last set of the kind has no room.
 func (c *counters) addSet(kind string, names []string) {
-	added := slices.DeleteFunc(names, c.has)
+	var added []string
+	for _, name := range names {
+		if c.set[name] == "" {
+			added = append(added, name)
+		}
+	}
 	if len(added) == 0 {
 		return
 	}
-	last, number := 0, 0
-	for i, set := range c.sets {
-		if strings.HasPrefix(set.Name, kind) {
-			last, number = i, number+1
+	last := ""
+	number := 0
+	for _, set := range c.sets {
+		if set[:len(kind)] == kind {
+			last = set
+			number++
 		}
 	}
-	if number == 0 || len(c.sets[last].Counters)+len(added) > resourceapi.ResourceSliceMaxCountersPerCounterSet {
-		last = len(c.sets)
-		c.sets = append(c.sets, resourceapi.CounterSet{
-			Name: fmt.Sprintf("%s-%d", kind, number), Counters: map[string]resourceapi.Counter{},
-		})
+	if last == "" || c.count[last]+len(added) > resourceapi.ResourceSliceMaxCountersPerCounterSet {
+		last = fmt.Sprintf("%s-%d", kind, number)
+		c.sets = append(c.sets, last)
 	}
 	for _, name := range added {
-		c.sets[last].Counters[name], c.set[name] = newCounter(), last
+		c.set[name] = last
+		c.count[last]++
 	}
 }
 
-func (c *counters) has(name string) bool {
-	_, has := c.set[name]
-	return has
+// sharedSets returns the counter sets.
+func (c *counters) sharedSets() []resourceapi.CounterSet {
+	sets := make([]resourceapi.CounterSet, 0, len(c.sets))
+	for _, set := range c.sets {
+		sets = append(sets, resourceapi.CounterSet{Name: set, Counters: map[string]resourceapi.Counter{}})
+		for name, in := range c.set {
+			if in == set {
+				sets[len(sets)-1].Counters[name] = newCounter()
+			}
+		}
+	}
+	return sets
 }
 
 // countersOf returns the counters that a device consumes.
@@ -293,21 +308,23 @@ func (c *counters) countersOf(i *item) (names []string) {
 	for _, vf := range i.vfs {
 		names = append(names, vfCounter(vf))
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return !c.has(name) })
+	return slices.DeleteFunc(names, func(name string) bool { return c.set[name] == "" })
 }
 
 // consumedBy returns the counter consumption of a device.
-func (c *counters) consumedBy(i *item) (consumed []resourceapi.DeviceCounterConsumption) {
-	names := c.countersOf(i)
-	for at, set := range c.sets {
-		its := map[string]resourceapi.Counter{}
-		for _, name := range names {
-			if c.set[name] == at {
-				its[name] = newCounter()
-			}
+func (c *counters) consumedBy(i *item) []resourceapi.DeviceCounterConsumption {
+	bySet := map[string]map[string]resourceapi.Counter{}
+	for _, name := range c.countersOf(i) {
+		set := c.set[name]
+		if bySet[set] == nil {
+			bySet[set] = map[string]resourceapi.Counter{}
 		}
-		if len(its) > 0 {
-			consumed = append(consumed, resourceapi.DeviceCounterConsumption{CounterSet: set.Name, Counters: its})
+		bySet[set][name] = newCounter()
+	}
+	var consumed []resourceapi.DeviceCounterConsumption
+	for _, set := range c.sets {
+		if bySet[set] != nil {
+			consumed = append(consumed, resourceapi.DeviceCounterConsumption{CounterSet: set, Counters: bySet[set]})
 		}
 	}
 	return consumed
