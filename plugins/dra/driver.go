@@ -150,7 +150,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	if err := d.viewer.buildFirst(ctx); err != nil {
 		return err
 	}
-	d.files.restoreFiles(ctx)
+	d.files.restoreBy(ctx, d.files.preparer.Restore)
 	statuses := newStatuses(d.config.Client, d.config.Log)
 	d.service.statuses = statuses
 	defer statuses.queue.ShutDown()

@@ -4,6 +4,7 @@ package dra
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -306,11 +307,11 @@ type fileRestorer struct {
 	failed *system.Newest[error] // reason for missing files, nil if all exist
 }
 
-// restoreFiles compares all files of claims with the machine, so that a failed write, a lost file and an
-// outdated file need no notification.
-func (f *fileRestorer) restoreFiles(ctx context.Context) {
-	err := f.preparer.Restore(ctx, f.newest.Get().State)
-	if ctx.Err() == nil {
+// restoreBy compares all files of claims with the machine, so that a failed write, a lost file and an outdated
+// file need no notification.
+func (f *fileRestorer) restoreBy(ctx context.Context, restore func(context.Context, claims.State) error) {
+	err := restore(ctx, f.newest.Get().State)
+	if ctx.Err() == nil && !errors.Is(err, claims.ErrBusy) {
 		f.complaints.reportResult(filesMissing, err)
 		f.failed.Set(err)
 	}
@@ -323,7 +324,7 @@ func (f *fileRestorer) restorePeriodically(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		_, changed := f.newest.Watch()
-		f.restoreFiles(ctx)
+		f.restoreBy(ctx, f.preparer.Repair)
 		f.removeTemporaries()
 		select {
 		case <-ctx.Done():

@@ -33,9 +33,19 @@ func sortedByName(claims []Claim) []Claim {
 	})
 }
 
+// ErrBusy means that another Preparer is using the directory.
+var ErrBusy = errors.New("claims are being prepared or unprepared")
+
 // lockFolder waits until no other Preparer uses the directory. The kernel releases the lock when the process
 // ends.
-func lockFolder(dir string) (release func(), err error) {
+func lockFolder(dir string) (release func(), err error) { return lockBy(dir, syscall.LOCK_EX) }
+
+// tryLock is lockFolder without waiting: it returns ErrBusy instead.
+func tryLock(dir string) (release func(), err error) {
+	return lockBy(dir, syscall.LOCK_EX|syscall.LOCK_NB)
+}
+
+func lockBy(dir string, how int) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the driver's folder: %w", err)
 	}
@@ -44,9 +54,12 @@ func lockFolder(dir string) (release func(), err error) {
 		return nil, fmt.Errorf("open lock of claims: %w", err)
 	}
 	for {
-		if err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
+		if err = syscall.Flock(int(file.Fd()), how); !errors.Is(err, syscall.EINTR) {
 			break
 		}
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = ErrBusy
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock claims: %w", err), file.Close())
@@ -149,10 +162,21 @@ func (p *Preparer) keepDurable(content []byte) error {
 
 // Restore restores the files of the prepared claims, which do not persist over boots, and removes temporary
 // files and the files of all other claims, which a killed process may leave. After an error of the checkpoint
-// it removes temporary files only. Must be called at the start, before any other call, and again later: the
-// machine may have missing devices again, and files may be lost.
+// it removes temporary files only. Must be called at the start, before any other call.
 func (p *Preparer) Restore(ctx context.Context, state State) error {
-	release, err := lockFolder(p.Dir)
+	return p.restoreBy(ctx, state, lockFolder)
+}
+
+// Repair is Restore at any other time: the machine may have missing devices again, and files may be lost. It
+// does not wait for the lock and returns ErrBusy instead.
+func (p *Preparer) Repair(ctx context.Context, state State) error {
+	return p.restoreBy(ctx, state, tryLock)
+}
+
+func (p *Preparer) restoreBy(
+	ctx context.Context, state State, lock func(dir string) (release func(), err error),
+) error {
+	release, err := lock(p.Dir)
 	if err != nil {
 		return err
 	}

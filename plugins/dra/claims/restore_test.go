@@ -196,3 +196,19 @@ func TestLostCheckpointAfterAFailedSave(t *testing.T) {
 		n.check(train, other)
 	}
 }
+
+// A repair waits for nobody.
+func TestRepairDoesNotWait(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
+	release, err := lockFolder(n.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Repair(t.Context(), n.state); !errors.Is(err, ErrBusy) {
+		t.Errorf("beside another call: %v", err)
+	}
+	release()
+	if err := n.Repair(t.Context(), n.state); err != nil {
+		t.Error(err)
+	}
+}
