@@ -89,7 +89,9 @@ func (s *search) addListed() {
 		switch known := s.shownAs(c); {
 		case len(devices) == 0:
 		case known == nil:
-			s.add(&Holder{UID: s.uidOf(c.Pod), Pod: c.Pod, Name: c.Name, Devices: devices, Open: true})
+			s.add(&Holder{
+				UID: s.uidOf(c.Pod), Pod: c.Pod, Name: c.Name, Devices: devices, Open: true, Life: s.Life,
+			})
 		case !equal(known.Devices, devices):
 			known.Devices, known.Open = devices, true
 		}

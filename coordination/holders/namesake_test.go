@@ -36,3 +36,28 @@ func TestBothPodsOfANameAreRecorded(t *testing.T) {
 		}
 	}
 }
+
+// A later pod of the name is shown in admission under the UID of the pod that lives, and is rejected: the
+// kubelet that showed the devices has them in its records, or has freed them.
+func TestRejectedPodOfANameHoldsNothing(t *testing.T) {
+	t.Parallel()
+	in := func(life, side string) holders.Sources {
+		shown, _ := view(map[string]string{"a/c": gpus + " g1", "a/side": side}).Get()
+		shown.Life = life
+		pods, _ := living(true, map[string]string{"u1": "a"}).Get()
+		pods.Started = map[string]bool{"u1": true}
+		return holders.Sources{
+			Recorded: read(record(t, map[string]string{"u1/c": gpus + " g1"})), View: kubelet.Read(shown, nil),
+			Pods: kubelet.Read(pods, nil), Kubelet: life,
+		}
+	}
+	admitted := holders.Find(in("k", gpus+" g8"))
+	if diff := cmp.Diff([]string{"g1: u1 a/c", "g8: u1 a/side open"}, held(admitted.Holders)); diff != "" {
+		t.Errorf("in admission (-want +got):\n%s", diff)
+	}
+	after := in("k", "")
+	after.Before, after.Known = admitted.Holders, admitted.Known
+	if diff := cmp.Diff([]string{"g1: u1 a/c"}, held(holders.Find(after).Holders)); diff != "" {
+		t.Errorf("after the rejection (-want +got):\n%s", diff)
+	}
+}
