@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// failures counts failed sessions.
+type failures struct {
+	unobserved
+	n atomic.Int64
+}
+
+func (f *failures) Unregistered(string, error) { f.n.Add(1) }
+
+// After a failed session the server waits as long as the kubelet is the same, and no longer if it is another.
+func TestWaitAfterAFailedSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := unwatched(t)
+		kubelet := func() {
+			t.Helper()
+			next := f.path("next")
+			if err := os.WriteFile(next, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(next, f.path(kubeletSocket)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kubelet()
+		seen := &failures{}
+		log := slog.New(slog.DiscardHandler)
+		s, err := New(Options{KubeletDir: t.TempDir(), Observer: seen, Log: log}, &watched{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.dir = filepath.Join(t.TempDir(), "absent") // each session fails at once
+		s.devices.publish([]Device{{ID: "a", Healthy: true}})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		go func() { ended <- f.run(ctx) }()
+		go func() { ended <- s.stayRegistered(ctx, f) }()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := seen.n.Load(); n < 8 || n > 13 {
+			t.Errorf("%d sessions in two minutes", n)
+		}
+		if err := os.Remove(f.path(kubeletSocket)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * pollPause)
+		before := seen.n.Load()
+		time.Sleep(2 * time.Minute)
+		if n := seen.n.Load() - before; n > 1 {
+			t.Errorf("%d sessions without a kubelet", n)
+		}
+		for range 3 {
+			before = seen.n.Load()
+			kubelet()
+			time.Sleep(pollPause + time.Millisecond)
+			synctest.Wait()
+			if seen.n.Load() == before {
+				t.Error("a new kubelet is not noticed")
+			}
+			time.Sleep(15 * time.Second)
+		}
+		cancel()
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
