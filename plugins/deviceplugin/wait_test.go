@@ -48,7 +48,7 @@ func TestWaitAfterAFailedSession(t *testing.T) {
 		ended := make(chan error, 2)
 		go func() { ended <- f.run(ctx) }()
 		go func() { ended <- s.stayRegistered(ctx, f) }()
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		synctest.Wait()
 		if n := seen.n.Load(); n < 8 || n > 13 {
 			t.Errorf("%d sessions in two minutes", n)
@@ -56,21 +56,21 @@ func TestWaitAfterAFailedSession(t *testing.T) {
 		if err := os.Remove(f.path(kubeletSocket)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(3 * pollPause)
+		<-time.After(3 * pollPause)
 		before := seen.n.Load()
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		if n := seen.n.Load() - before; n > 1 {
 			t.Errorf("%d sessions without a kubelet", n)
 		}
 		for range 3 {
 			before = seen.n.Load()
 			kubelet()
-			time.Sleep(pollPause + time.Millisecond)
+			<-time.After(pollPause + time.Millisecond)
 			synctest.Wait()
 			if seen.n.Load() == before {
 				t.Error("a new kubelet is not noticed")
 			}
-			time.Sleep(15 * time.Second)
+			<-time.After(15 * time.Second)
 		}
 		cancel()
 		for range 2 {

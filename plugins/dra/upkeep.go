@@ -307,8 +307,8 @@ type fileRestorer struct {
 	failed *system.Newest[error] // reason for missing files, nil if all exist
 }
 
-// restoreBy compares all files of claims with the machine, so that a failed write, a lost file and an outdated
-// file need no notification.
+// restoreBy compares all files of claims with the machine, so that a failed write, a lost file and an
+// outdated file need no notification.
 func (f *fileRestorer) restoreBy(ctx context.Context, restore func(context.Context, claims.State) error) {
 	err := restore(ctx, f.newest.Get().State)
 	if ctx.Err() == nil && !errors.Is(err, claims.ErrBusy) {

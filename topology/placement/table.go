@@ -271,8 +271,8 @@ func (m *merge) slotOf(c counts) *int32 {
 	return &m.slots[i]
 }
 
-// combineEntries keeps the sum of two entries within the limit, unless an entry with the same counts is
-// as cheap: the earlier entry has less from the last child (fewer GPUs, then fewer VFs, then fewer extras), so
+// combineEntries keeps the sum of two entries within the limit, unless an entry with the same counts is as
+// cheap: the earlier entry has less from the last child (fewer GPUs, then fewer VFs, then fewer extras), so
 // that the lowest addresses are taken first.
 func (m *merge) combineEntries(a, b *entry) {
 	t := counts{a.GPUs + b.GPUs, a.VFs + b.VFs, a.Extras + b.Extras, a.mix + b.mix}
