@@ -17,32 +17,28 @@ func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
 	a.keepCheckpoint()
-	look, looks := sourcesOf(a.coordinator).look, 0
-	sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
-		looks++
-		return look(ctx)
-	}
+	looks := a.countLooks()
 	a.add("pod")
 	a.coordinator.reader.inFlight.addAllocate(vfs, []string{"0000:0c:00.1"}) // of a pod worker
 	a.ask(gpus, 0, 1)
-	if looks > 0 {
+	if *looks > 0 {
 		t.Error("PodResources was listed")
 	}
 	a.coordinator.reader.inFlight.endAllocate(vfs, []string{"0000:0c:00.1"})
 	a.ask(gpus, 0, 1)
-	if looks != 1 {
-		t.Errorf("%d looks after the Allocate has returned", looks)
+	if *looks != 1 {
+		t.Errorf("%d looks after the Allocate has returned", *looks)
 	}
 	a.coordinator.reader.inFlight.addAllocate(vfs, []string{"0000:0c:00.1"}) // its plugin dies
 	a.announce()                                                             // another plugin's devices
 	a.ask(gpus, 0, 1)
-	if looks != 1 {
-		t.Errorf("%d looks while an Allocate is open and a plugin announces", looks)
+	if *looks != 1 {
+		t.Errorf("%d looks while an Allocate is open and a plugin announces", *looks)
 	}
 	a.now = a.now.Add(2 * time.Second)
 	a.ask(gpus, 0, 1)
-	if looks != 2 {
-		t.Errorf("%d looks long after an Allocate that never returned", looks)
+	if *looks != 2 {
+		t.Errorf("%d looks long after an Allocate that never returned", *looks)
 	}
 }
 

@@ -216,11 +216,7 @@ func TestLateAllocateIsOpen(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
 	a.keepCheckpoint()
-	look, looks := sourcesOf(a.coordinator).look, 0
-	sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
-		looks++
-		return look(ctx)
-	}
+	looks := a.countLooks()
 	a.add("pod")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -228,11 +224,11 @@ func TestLateAllocateIsOpen(t *testing.T) {
 	if _, err := a.coordinator.Allocated(ctx, vfs, given); err != nil {
 		t.Fatal(err)
 	}
-	if a.ask(gpus, 0, 1); looks > 0 {
+	if a.ask(gpus, 0, 1); *looks > 0 {
 		t.Error("PodResources was listed: the kubelet forgets the devices of the open Allocate")
 	}
 	_ = a.coordinator.Returned(vfs, given, false)
-	if a.ask(gpus, 0, 1); looks == 0 {
+	if a.ask(gpus, 0, 1); *looks == 0 {
 		t.Error("PodResources was not listed after the end")
 	}
 }
