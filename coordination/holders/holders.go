@@ -133,7 +133,7 @@ type Holder struct {
 	Devices kubelet.Devices
 	Open    bool `json:",omitempty"` // in admission: the devices are not in the checkpoint yet
 	Init    bool `json:",omitempty"` // known to be an init container
-	// Life is of the kubelet that admitted the container or whose checkpoint has it; "" if unknown.
+	// Life is of the kubelet that admitted the container, or whose checkpoint or List has it; "" if unknown.
 	Life string `json:",omitempty"`
 	Lost bool   `json:",omitempty"` // the kubelet has lost its record of the container, which runs
 }

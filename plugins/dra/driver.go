@@ -195,7 +195,7 @@ func (d *Driver) runActivities(ctx context.Context, helper *kubeletplugin.Helper
 	})
 	background(d.viewer.watchHolders)
 	background(newOrphanCollector(d.service).collectPeriodically)
-	background(d.files.restorePeriodically)
+	background(d.files.repairPeriodically)
 	if d.config.GPUs != nil {
 		g.Go(func() error { return d.config.GPUs.Run(ctx) })
 	}

@@ -60,6 +60,7 @@ func (s *claimService) PrepareResourceClaims(
 	if errors.Is(cause, kubelet.ErrNotRead) {
 		prepared, cause = s.preparer.Prepare(state, list, kubelet.Read(s.readPods(ctx, list)))
 	}
+	// a claim that is not shown is recorded, with its files: a repeated call finds it
 	if err := s.publisher.awaitShown(ctx, prepared); err != nil {
 		prepared, cause = nil, errors.Join(cause, err)
 	}

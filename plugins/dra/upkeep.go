@@ -317,9 +317,9 @@ func (f *fileRestorer) restoreBy(ctx context.Context, restore func(context.Conte
 	}
 }
 
-// restorePeriodically restores files periodically until ctx is done, and after a change of the machine's
+// repairPeriodically repairs files periodically until ctx is done, and after a change of the machine's
 // devices, such as VFs that appear late after a boot.
-func (f *fileRestorer) restorePeriodically(ctx context.Context) {
+func (f *fileRestorer) repairPeriodically(ctx context.Context) {
 	tick := time.NewTicker(filesPause)
 	defer tick.Stop()
 	for {

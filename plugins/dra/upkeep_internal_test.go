@@ -218,7 +218,7 @@ func TestFilesAreRepairedPeriodically(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended := make(chan struct{})
-		go func() { defer close(ended); files.restorePeriodically(ctx) }()
+		go func() { defer close(ended); files.repairPeriodically(ctx) }()
 		synctest.Wait()
 		left := filepath.Join(cdiDir, "tandem.dev-claim_uid-ended.json")
 		for range 2 {

@@ -62,8 +62,9 @@ type Options struct {
 	// with the same GPU or VF have a taint.
 	InUse map[string]string
 	// WasSound contains the IDs of VFs that were healthy when they were published. If they fail they stay in
-	// their pairs, which get a taint: the names of other devices stay, and only one slice changes. Other
-	// unhealthy VFs do not take the place of usable ones.
+	// their pairs, which get a taint: another VF, which a claim may have been allocated by itself, moves into no
+	// pair, the names of other devices stay, and only one slice changes. Other unhealthy VFs do not take the
+	// place of usable ones.
 	WasSound map[string]bool
 }
 
