@@ -347,10 +347,11 @@ func (p *peers) encode() []*api.Peer {
 		if len(j.announced) == 0 {
 			continue
 		}
+		v := j.version // of which only the known fields are passed on
 		list = append(list, &api.Peer{
 			Pid:       j.pid,
 			Serves:    j.pid == int64(os.Getpid()),
-			Version:   j.version,
+			Version:   &api.Version{Major: v.GetMajor(), Minor: v.GetMinor(), Build: v.GetBuild()},
 			Resources: slices.Sorted(maps.Keys(j.announced)),
 		})
 	}

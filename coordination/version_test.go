@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -155,5 +156,19 @@ func TestClientsOfOtherVersions(t *testing.T) {
 			!strings.Contains(err.Error(), "same version of Tandem") {
 			t.Errorf("version %v: %v", tc.version, err)
 		}
+	}
+}
+
+// Status has the known fields of a plugin's version, and none of a later plugin's.
+func TestStatusRepeatsNoUnknownFields(t *testing.T) {
+	var p peers
+	j := p.join(t.Context())
+	v := &api.Version{Major: protocol.major, Minor: protocol.minor + 1, Build: "v9"}
+	v.ProtoReflect().SetUnknown([]byte{0x7a, 1, 'x'}) // field 15
+	p.record(j, &api.Announcement{Resource: gpus, Version: v})
+	got := p.encode()[0].GetVersion()
+	want := &api.Version{Major: protocol.major, Minor: protocol.minor + 1, Build: "v9"}
+	if !proto.Equal(got, want) {
+		t.Errorf("version %v, want %v", got, want)
 	}
 }
