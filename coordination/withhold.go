@@ -48,13 +48,10 @@ type withholder struct {
 	unread  system.Complaint
 
 	mu      sync.Mutex
-	offered device.Resources          // of this plugin
-	held    map[heldDevice]heldDevice // to the device that the holder got
-	changed map[string]*system.Signal // by resource
+	offered device.Resources                  // of this plugin
+	held    map[kubelet.Device]kubelet.Device // to the device that the holder got
+	changed map[string]*system.Signal         // by resource
 }
-
-// heldDevice is a device of a resource.
-type heldDevice struct{ resource, id string }
 
 // newWithholder returns a withholder that has read nothing.
 func newWithholder(c *Config, pods func(context.Context) (intent.Answer, error)) *withholder {
@@ -90,7 +87,8 @@ func (w *withholder) withhold(
 		claims, _ = w.claims.Latest()
 	}
 	for _, d := range devices {
-		if _, held := elsewhere[heldDevice{resource, d.ID}]; held || claims.Has(d.ID, d.Complete().Unit) {
+		_, held := elsewhere[kubelet.Device{Resource: resource, ID: d.ID}]
+		if held || claims.Has(d.ID, d.Complete().Unit) {
 			d = d.Withhold()
 		}
 		all = append(all, d)
@@ -180,8 +178,8 @@ func (w *withholder) lookAt(offerIsNew bool) {
 	}
 	for d, as := range held {
 		if before[d] != as {
-			w.log.Warn("withholding a device that a container has under another name", "resource", d.resource,
-				"device", d.id, "as", as.resource+" "+as.id)
+			w.log.Warn("withholding a device that a container has under another name", "resource", d.Resource,
+				"device", d.ID, "as", as.Resource+" "+as.ID)
 		}
 	}
 	w.mu.Lock()
@@ -232,13 +230,13 @@ func (w *withholder) readEnds(kubeletLife string) {
 }
 
 // heldElsewhere returns the offered devices with a holder under another name.
-func heldElsewhere(found holders.Holders, offered device.Resources) map[heldDevice]heldDevice {
-	held := map[heldDevice]heldDevice{}
+func heldElsewhere(found holders.Holders, offered device.Resources) map[kubelet.Device]kubelet.Device {
+	held := map[kubelet.Device]kubelet.Device{}
 	units := found.ByUnit(offered.UnitOf)
 	for _, r := range offered {
 		for id := range r.Devices {
 			if other, elsewhere := units.Elsewhere(r.Name, id); elsewhere {
-				held[heldDevice{r.Name, id}] = heldDevice{other.Resource, other.ID}
+				held[kubelet.Device{Resource: r.Name, ID: id}] = other.Device
 			}
 		}
 	}

@@ -200,7 +200,7 @@ func TestWithholdForStaticPod(t *testing.T) {
 				w.healthy("new/vf")
 			}
 			w.look(false)
-			if _, withheld := w.held[heldDevice{"new/vf", heldVF}]; withheld != c.want {
+			if _, withheld := w.held[kubelet.Device{Resource: "new/vf", ID: heldVF}]; withheld != c.want {
 				t.Errorf("%s, step %d: withheld is %t, want %t", name, i, withheld, c.want)
 			}
 		}

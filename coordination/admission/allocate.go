@@ -167,13 +167,13 @@ type openAllocates struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	since map[allocate]time.Time
+	since map[kubelet.Device]time.Time // the start of each, see [allocateOf]
 	ended system.Signal
 }
 
 // newOpenAllocates returns an empty set with a clock.
 func newOpenAllocates(now func() time.Time) *openAllocates {
-	return &openAllocates{now: now, since: map[allocate]time.Time{}}
+	return &openAllocates{now: now, since: map[kubelet.Device]time.Time{}}
 }
 
 // addAllocate records an Allocate until its end.
@@ -222,16 +222,13 @@ func (f *openAllocates) nextEnd() <-chan struct{} {
 
 // dropOld removes old entries. The mutex must be held.
 func (f *openAllocates) dropOld() {
-	maps.DeleteFunc(f.since, func(_ allocate, since time.Time) bool { return f.now().Sub(since) > maxOpen })
+	maps.DeleteFunc(f.since, func(_ kubelet.Device, since time.Time) bool { return f.now().Sub(since) > maxOpen })
 }
 
-// allocate identifies an Allocate by the lowest of its devices.
-type allocate struct{ resource, id string }
-
-// allocateOf returns the lowest of an Allocate's devices.
-func allocateOf(resource string, ids []string) allocate {
+// allocateOf identifies an Allocate by the lowest of its devices.
+func allocateOf(resource string, ids []string) kubelet.Device {
 	if len(ids) == 0 {
-		return allocate{resource: resource}
+		return kubelet.Device{Resource: resource}
 	}
-	return allocate{resource, slices.Min(ids)}
+	return kubelet.Device{Resource: resource, ID: slices.Min(ids)}
 }

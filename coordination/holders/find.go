@@ -153,7 +153,7 @@ func (s *search) isOver(a Allocate) bool {
 	if s.isWritten(a) || a.UID != "" && !s.ended && s.lacks(a.UID) {
 		return true
 	}
-	return a.Resource == s.resource || s.shows(device{a.Resource, a.IDs[0]})
+	return a.Resource == s.resource || s.shows(kubelet.Device{Resource: a.Resource, ID: a.IDs[0]})
 }
 
 // offer is the kubelet's offer as sets.
@@ -211,8 +211,8 @@ func (e *ended) judge(containers []*Holder) {
 // kubelet has given since: to a later pod of the name.
 func (e *ended) showsOwn(h *Holder) bool {
 	shown := e.Containers[h.Container()]
-	return h.Pod != (kubelet.Pod{}) && h.has(func(d device) bool {
-		return slices.Contains(shown[d.resource], d.id) && !e.isGiven(d)
+	return h.Pod != (kubelet.Pod{}) && h.Devices.Has(func(d kubelet.Device) bool {
+		return slices.Contains(shown[d.Resource], d.ID) && !e.isGiven(d)
 	})
 }
 
@@ -224,7 +224,7 @@ func (e *ended) isGone(h *Holder) bool {
 	if e.wasFreed(h) || e.lacks(h.UID) || h.IsShownWithout(e.View) || e.isAbsent(h) || e.hasSuccessor(h) {
 		return true
 	}
-	return h.has(func(d device) bool {
+	return h.Devices.Has(func(d kubelet.Device) bool {
 		return e.isFree(h, d) || e.isGivenAway(h, d) || e.showsElsewhere(h, d)
 	})
 }
@@ -255,15 +255,15 @@ func (e *ended) learnFreed(containers []*Holder) {
 func (e *ended) comesBack(h *Holder) bool { return !e.told.Started[h.UID] && h.IsShownWithout(e.View) }
 
 // isFree reports whether the kubelet offers a device of a recorded container, so that the pod has ended.
-func (e *ended) isFree(h *Holder, d device) bool {
-	return !e.shows(d) && d.resource == e.resource && e.free[d.id] && !e.alive[podKey(h)]
+func (e *ended) isFree(h *Holder, d kubelet.Device) bool {
+	return !e.shows(d) && d.Resource == e.resource && e.free[d.ID] && !e.alive[podKey(h)]
 }
 
 // isWithheld reports whether the kubelet withholds a device that only the pod of a recorded container can
 // have: the pod has ended after the kubelet's choice of NUMA nodes for the container of the question.
 func (e *ended) isWithheld(h *Holder) bool {
 	return slices.ContainsFunc(h.Devices[e.resource], func(id string) bool {
-		d := device{e.resource, id}
+		d := kubelet.Device{Resource: e.resource, ID: id}
 		return e.withheld[id] && !e.shows(d) && !e.isShared(d) && !e.isGiven(d)
 	})
 }
@@ -284,7 +284,7 @@ func (e *ended) isAbsent(h *Holder) bool {
 		return (known.Listed || known.Admitted) && known.Pod == h.Pod && known.Life == e.Life
 	default:
 		admitted := known.Admitted && known.Life == e.Life || !e.isKnown(h.UID) && e.isSameKubelet()
-		return admitted && e.isApp(h.Name) && !h.has(e.shows)
+		return admitted && e.isApp(h.Name) && !h.Devices.Has(e.shows)
 	}
 }
 

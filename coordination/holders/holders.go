@@ -33,7 +33,6 @@
 package holders
 
 import (
-	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,8 +120,8 @@ type Allocate struct {
 }
 
 // gives reports whether an Allocate contains a device.
-func (a Allocate) gives(d device) bool {
-	return a.Resource == d.resource && slices.Contains(a.IDs, d.id)
+func (a Allocate) gives(d kubelet.Device) bool {
+	return a.Resource == d.Resource && slices.Contains(a.IDs, d.ID)
 }
 
 // Holder is a container with its devices. Unknown values are "".
@@ -146,32 +145,6 @@ func (h *Holder) Container() kubelet.Container { return kubelet.Container{Pod: h
 func (h *Holder) IsShownWithout(view kubelet.View) bool {
 	shown, listed := view.Containers[h.Container()]
 	return listed && !h.Devices.HasAny(shown)
-}
-
-// device is a device of a resource.
-type device struct{ resource, id string }
-
-// devices iterates over the devices of a holder.
-func (h *Holder) devices() iter.Seq[device] {
-	return func(yield func(device) bool) {
-		for resource, ids := range h.Devices {
-			for _, id := range ids {
-				if !yield(device{resource, id}) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// has reports whether a condition holds for any device of a holder.
-func (h *Holder) has(condition func(device) bool) bool {
-	for d := range h.devices() {
-		if condition(d) {
-			return true
-		}
-	}
-	return false
 }
 
 // Result is the result of a search.
@@ -202,23 +175,23 @@ func (h Holders) Of(resource, id string) (found Holders) {
 type Units struct {
 	unitOf   func(resource, id string) topology.Unit
 	units    map[topology.Unit]Held // of several with a shared unit, any
-	replicas map[device]Held
+	replicas map[kubelet.Device]Held
 	parts    map[string]Held // by function: of several with a MIG device, any
 }
 
 // Held is a device as its holder got it.
 type Held struct {
 	*Holder
-	Resource, ID string
+	kubelet.Device
 }
 
 // ByUnit returns the holders by unit. An app container takes precedence over init containers of its pod, and
 // a container with a record over one whose record is lost.
 func (h Holders) ByUnit(unitOf func(resource, id string) topology.Unit) *Units {
-	u := &Units{unitOf, map[topology.Unit]Held{}, map[device]Held{}, map[string]Held{}}
+	u := &Units{unitOf, map[topology.Unit]Held{}, map[kubelet.Device]Held{}, map[string]Held{}}
 	for i := range h {
-		for d := range h[i].devices() {
-			unit, held := unitOf(d.resource, d.id), Held{&h[i], d.resource, d.id}
+		for d := range h[i].Devices.All() {
+			unit, held := unitOf(d.Resource, d.ID), Held{&h[i], d}
 			put(u.units, unit, held)
 			if function, isMIG := unit.MIGFunction(); isMIG {
 				put(u.parts, function, held)
@@ -259,7 +232,7 @@ func (u *Units) find(resource, id string) (held Held, found bool) {
 		return held, true
 	}
 	if unit.Shared {
-		held, found = u.replicas[device{resource, id}]
+		held, found = u.replicas[kubelet.Device{Resource: resource, ID: id}]
 	} else {
 		held, found = u.units[topology.Unit{Name: unit.Name, Shared: true}]
 	}

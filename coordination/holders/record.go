@@ -120,13 +120,13 @@ func (r *record) moment() (now moment) {
 }
 
 // isShared reports whether the checkpoint has a device several times.
-func (r *record) isShared(d device) bool {
-	return len(r.checkpoint.Holders(d.resource, []string{d.id})) > 1
+func (r *record) isShared(d kubelet.Device) bool {
+	return len(r.checkpoint.Holders(d.Resource, []string{d.ID})) > 1
 }
 
 // isGiven reports whether the kubelet has given a device to any container since the checkpoint: to the next
 // container of the same pod, or to a later pod.
-func (r *record) isGiven(d device) bool {
+func (r *record) isGiven(d kubelet.Device) bool {
 	return slices.ContainsFunc(r.allocates, func(a Allocate) bool {
 		return a.Recorded == r.checkpoint.Identity && a.gives(d)
 	})
@@ -134,7 +134,7 @@ func (r *record) isGiven(d device) bool {
 
 // isGivenAway reports whether the kubelet has given a device of a recorded container to another pod since the
 // checkpoint.
-func (r *record) isGivenAway(h *Holder, d device) bool {
+func (r *record) isGivenAway(h *Holder, d kubelet.Device) bool {
 	return r.unreadable == nil && slices.ContainsFunc(r.allocates, func(a Allocate) bool {
 		another := a.Anew || a.UID != "" && a.UID != h.UID
 		return another && a.Recorded == r.checkpoint.Identity && a.gives(d)
@@ -150,8 +150,8 @@ func (r *record) isWritten(a Allocate) bool {
 // listing is an index of PodResources List.
 type listing struct {
 	kubelet.View
-	unread  error                        // why the view is unknown
-	holders map[device]kubelet.Container // of several the first by name
+	unread  error                                // why the view is unknown
+	holders map[kubelet.Device]kubelet.Container // of several the first by name
 	pods    map[kubelet.Pod]bool
 	apps    map[kubelet.Pod][]string // names of the pods' containers
 }
@@ -159,7 +159,8 @@ type listing struct {
 // newListing returns the index of a view.
 func newListing(view kubelet.Reading[kubelet.View]) *listing {
 	l := &listing{
-		holders: map[device]kubelet.Container{}, pods: map[kubelet.Pod]bool{}, apps: map[kubelet.Pod][]string{},
+		holders: map[kubelet.Device]kubelet.Container{},
+		pods:    map[kubelet.Pod]bool{}, apps: map[kubelet.Pod][]string{},
 	}
 	l.View, l.unread = view.Get()
 	for _, pod := range l.Pods {
@@ -167,8 +168,7 @@ func newListing(view kubelet.Reading[kubelet.View]) *listing {
 	}
 	for c, devices := range l.Containers {
 		l.apps[c.Pod] = append(l.apps[c.Pod], c.Name)
-		shown := Holder{Devices: devices}
-		for d := range shown.devices() {
+		for d := range devices.All() {
 			if first, known := l.holders[d]; !known || c.String() < first.String() {
 				l.holders[d] = c
 			}
@@ -178,14 +178,14 @@ func newListing(view kubelet.Reading[kubelet.View]) *listing {
 }
 
 // shows reports whether List shows a device.
-func (l *listing) shows(d device) bool {
+func (l *listing) shows(d kubelet.Device) bool {
 	_, shown := l.holders[d]
 	return shown
 }
 
 // showsElsewhere reports whether List shows a device of a recorded container with a container of another pod:
 // the pods' names differ, or the pod in List has another container of the recorded name.
-func (l *listing) showsElsewhere(h *Holder, d device) bool {
+func (l *listing) showsElsewhere(h *Holder, d kubelet.Device) bool {
 	c, shown := l.holders[d]
 	if !shown || h.Pod == c.Pod {
 		return false
@@ -316,9 +316,9 @@ func (n *podNames) match(h *Holder, since *record, pods map[string]kubelet.Pod, 
 		if len(ids) == 0 || h.UID == "" {
 			continue
 		}
-		c, shown := n.holders[device{name, ids[0]}]
+		c, shown := n.holders[kubelet.Device{Resource: name, ID: ids[0]}]
 		if shown && c.Name == h.Name && !taken[c.Pod] && pods[h.UID] == (kubelet.Pod{}) &&
-			equal(h.Devices, n.Containers[c]) && !h.has(since.isGiven) {
+			equal(h.Devices, n.Containers[c]) && !h.Devices.Has(since.isGiven) {
 			pods[h.UID], taken[c.Pod] = c.Pod, true
 		}
 	}

@@ -5,6 +5,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,27 +33,42 @@ func (c Container) String() string { return c.Namespace + "/" + c.Pod.Name + "/"
 // Devices are the device IDs of one container by resource name.
 type Devices map[string][]string
 
-// HasAll reports whether a set contains all devices of another set.
-func (d Devices) HasAll(part Devices) bool {
-	for name, ids := range part {
-		for _, id := range ids {
-			if !slices.Contains(d[name], id) {
-				return false
+// Device names a device by its resource and its ID.
+type Device struct{ Resource, ID string }
+
+// All iterates over the devices, in any order of the resources.
+func (d Devices) All() iter.Seq[Device] {
+	return func(yield func(Device) bool) {
+		for resource, ids := range d {
+			for _, id := range ids {
+				if !yield(Device{resource, id}) {
+					return
+				}
 			}
 		}
 	}
-	return true
 }
 
-// HasAny reports whether two sets have a device in common.
-func (d Devices) HasAny(other Devices) bool {
-	for name, ids := range other {
-		if slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(d[name], id) }) {
+// Has reports whether a condition holds for any device.
+func (d Devices) Has(condition func(Device) bool) bool {
+	for device := range d.All() {
+		if condition(device) {
 			return true
 		}
 	}
 	return false
 }
+
+// contains reports whether a set contains a device.
+func (d Devices) contains(device Device) bool { return slices.Contains(d[device.Resource], device.ID) }
+
+// HasAll reports whether a set contains all devices of another set.
+func (d Devices) HasAll(part Devices) bool {
+	return !part.Has(func(device Device) bool { return !d.contains(device) })
+}
+
+// HasAny reports whether two sets have a device in common.
+func (d Devices) HasAny(other Devices) bool { return other.Has(d.contains) }
 
 // View is one answer of PodResources List, every active pod, including pods without devices; or some pods by
 // Get.
