@@ -57,12 +57,12 @@ func (a *assignments) readAll(
 		f.Unread = fmt.Errorf("%w: %w", ErrUnread, err)
 	}
 	f.Devices, f.Gone, f.Exclusive = known.devices, known.gone, known.exclusive
-	if f.Kubelet.CPUManagerPolicy == CPUStatic {
+	if f.Kubelet.CPUManagerPolicy == cpuStatic {
 		cpus, err := kubelet.ReadCPUState(kubeletDir)
 		all = append(all, keepLast(&a.cpus, kubelet.CPUStateFile, cpus, err))
 		f.CPUs = a.cpus
 	}
-	if f.Kubelet.MemoryManagerPolicy == MemoryStatic {
+	if f.Kubelet.MemoryManagerPolicy == memoryStatic {
 		memory, err := kubelet.ReadMemoryState(kubeletDir)
 		all = append(all, keepLast(&a.memory, kubelet.MemoryStateFile, memory, err))
 		f.Memory = a.memory

@@ -21,46 +21,53 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
-// FieldManager is the field manager of all writes, and the value of ManagedBy.
-const FieldManager = "tandem"
+// fieldManager is the field manager of all writes, and the value of managedBy.
+const fieldManager = "tandem"
 
-// ManagedBy is the label with the writer of an object.
-const ManagedBy = "app.kubernetes.io/managed-by"
+// managedBy is the label with the writer of an object.
+const managedBy = "app.kubernetes.io/managed-by"
 
 // reachTimeout is how long a connection to the API server may take.
 const reachTimeout = 300 * time.Millisecond
 
-// Node has the relevant fields of the node's Kubernetes object.
-type Node struct {
-	Name    string
-	UID     types.UID
-	Kubelet string // the kubelet's version, "v1.37.1"
+// owner has the relevant fields of the node's Kubernetes object, which owns the published objects.
+type owner struct {
+	name    string
+	uid     types.UID
+	kubelet string // the kubelet's version, "v1.37.1"
 }
 
-// Meta returns the metadata of an object that the Node owns, so that it is deleted with the Node.
-func (n Node) Meta() metav1.ObjectMeta {
+// meta returns the metadata of an object that the Node owns, so that it is deleted with the Node.
+func (n owner) meta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: n.Name, Labels: map[string]string{ManagedBy: FieldManager},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}},
+		Name: n.name, Labels: map[string]string{managedBy: fieldManager},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.name, UID: n.uid}},
 	}
 }
 
-// Client reads and writes the objects of one node.
-type Client struct {
+// client reads and writes the objects of one node.
+type client struct {
 	rest *rest.RESTClient
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	host string // with the port
 	name string // of the node
 
 	mu   sync.Mutex
-	node *Node // nil until the next request
+	node *owner // nil until the next request
 }
 
-// NewClient returns a client. It connects on first use.
-func NewClient(config *rest.Config, node string) (*Client, error) {
-	config = rest.CopyConfig(config)
+// newClient returns a client of an API server, nil for that of this process's pod. It connects on first use.
+func newClient(server *rest.Config, node string) (*client, error) {
+	if node == "" {
+		return nil, errors.New("the node's name is not known; set --node-name, or NODE_NAME from spec.nodeName")
+	}
+	server, err := intent.ServerConfig(server)
+	if err != nil {
+		return nil, err
+	}
+	config := rest.CopyConfig(server)
 	config.QPS = -1 // the publisher limits the rate
-	client, err := intent.NewClient(config, &corev1.Node{})
+	made, err := intent.NewClient(config, &corev1.Node{})
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
 	}
@@ -76,11 +83,11 @@ func NewClient(config *rest.Config, node string) (*Client, error) {
 	if config.Dial != nil {
 		dial = config.Dial
 	}
-	return &Client{rest: client, dial: dial, host: host, name: node}, nil
+	return &client{rest: made, dial: dial, host: host, name: node}, nil
 }
 
-// Reach opens a connection to the API server and closes it.
-func (c *Client) Reach(ctx context.Context) error {
+// reach opens a connection to the API server and closes it.
+func (c *client) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	conn, err := c.dial(ctx, "tcp", c.host)
@@ -90,15 +97,15 @@ func (c *Client) Reach(ctx context.Context) error {
 	return conn.Close()
 }
 
-// Forget makes the client request the Node again.
-func (c *Client) Forget() {
+// forget makes the client request the Node again.
+func (c *client) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.node = nil
 }
 
-// Node asks for the node's object, once.
-func (c *Client) Node(ctx context.Context) (Node, error) {
+// getNode asks for the node's object, once.
+func (c *client) getNode(ctx context.Context) (owner, error) {
 	c.mu.Lock()
 	known := c.node
 	c.mu.Unlock()
@@ -107,9 +114,9 @@ func (c *Client) Node(ctx context.Context) (Node, error) {
 	}
 	var object corev1.Node
 	if err := c.closeAfter(c.rest.Get().Resource("nodes").Name(c.name).Do(ctx).Into(&object)); err != nil {
-		return Node{}, fmt.Errorf("get node %s: %w", c.name, err)
+		return owner{}, fmt.Errorf("get node %s: %w", c.name, err)
 	}
-	node := &Node{Name: c.name, UID: object.UID, Kubelet: object.Status.NodeInfo.KubeletVersion}
+	node := &owner{name: c.name, uid: object.UID, kubelet: object.Status.NodeInfo.KubeletVersion}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.node = node
@@ -117,8 +124,8 @@ func (c *Client) Node(ctx context.Context) (Node, error) {
 }
 
 // getObject requests an object; nil if it does not exist.
-func (c *Client) getObject(ctx context.Context, o Object) ([]byte, error) {
-	body, err := c.rest.Get().AbsPath(o.path()).Do(ctx).Raw()
+func (c *client) getObject(ctx context.Context, o object) ([]byte, error) {
+	body, err := c.rest.Get().AbsPath(o.path).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -130,12 +137,12 @@ func (c *Client) getObject(ctx context.Context, o Object) ([]byte, error) {
 
 // applyObject applies an object (server-side apply). Without force it returns an error if another manager
 // owns one of the fields.
-func (c *Client) applyObject(ctx context.Context, o Object, force bool) error {
-	body, err := json.Marshal(o.Body)
+func (c *client) applyObject(ctx context.Context, o object, force bool) error {
+	body, err := json.Marshal(o.body)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", o, err)
 	}
-	err = c.rest.Patch(types.ApplyPatchType).AbsPath(o.path()).Param("fieldManager", FieldManager).
+	err = c.rest.Patch(types.ApplyPatchType).AbsPath(o.path).Param("fieldManager", fieldManager).
 		Param("force", fmt.Sprint(force)).Body(body).Do(ctx).Error()
 	if c.closeAfter(err) != nil {
 		return fmt.Errorf("apply %s: %w", o, err)
@@ -144,7 +151,7 @@ func (c *Client) applyObject(ctx context.Context, o Object, force bool) error {
 }
 
 // closeAfter closes idle connections after a connection error: the next API server may be a different one.
-func (c *Client) closeAfter(err error) error {
+func (c *client) closeAfter(err error) error {
 	if answered := apierrors.APIStatus(nil); err != nil && !errors.As(err, &answered) {
 		utilnet.CloseIdleConnectionsFor(c.rest.Client.Transport)
 	}

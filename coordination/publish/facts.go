@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"regexp"
 	"slices"
@@ -62,10 +61,10 @@ type Resource struct {
 	Links   []topology.Link
 }
 
-// CPUStatic and MemoryStatic are the policies under which containers get exclusive CPUs and memory.
+// cpuStatic and memoryStatic are the policies under which containers get exclusive CPUs and memory.
 const (
-	CPUStatic    = "static"
-	MemoryStatic = "Static"
+	cpuStatic    = "static"
+	memoryStatic = "Static"
 )
 
 // NUMANode is a NUMA node of the machine.
@@ -132,22 +131,9 @@ func readCores(
 // askTimeout limits the request for the kubelet's configuration.
 const askTimeout = 5 * time.Second
 
-// ReaderConfig has the sources of facts.
-type ReaderConfig struct {
-	Sys        fs.FS  // root of sysfs
-	KubeletDir string // the kubelet's folder (/var/lib/kubelet)
-	Files      kubelet.ConfigFiles
-	// Configz requests the kubelet's configuration, which takes precedence over Files; nil if not available.
-	Configz func(context.Context) ([]byte, error)
-	// Pods requests the kubelet's pods; nil if not available. It returns an error while the kubelet does not
-	// know all of them.
-	Pods func(ctx context.Context, each func(*corev1.Pod)) error
-	Log  *slog.Logger
-}
-
 // Reader reads facts repeatedly. It is not safe for concurrent use.
 type Reader struct {
-	config     ReaderConfig
+	config     Config
 	assigned   assignments
 	kubelet    *model.Kubelet // of the running kubelet; nil if unknown
 	stale      bool           // the configuration must be read again
@@ -158,7 +144,7 @@ type Reader struct {
 }
 
 // NewReader returns a Reader that has read nothing yet.
-func NewReader(config ReaderConfig) *Reader {
+func NewReader(config Config) *Reader {
 	return &Reader{
 		config: config, complaints: map[string]system.Complaint{},
 		assigned: assignments{checkpoint: kubelet.NewCheckpointReader(config.KubeletDir)},

@@ -20,8 +20,8 @@ import (
 const (
 	// firstPause is the pause after a first failure. The pause doubles with each further failure.
 	firstPause = time.Second
-	// MaxPause is the longest pause.
-	MaxPause = 2 * time.Minute
+	// maxPause is the longest pause.
+	maxPause = 2 * time.Minute
 	// writeTimeout is the maximum duration of a write.
 	writeTimeout = 10 * time.Second
 	// Interval of attempts to reach an unreachable API server, and its maximum extension.
@@ -31,10 +31,9 @@ const (
 
 // keeper keeps one sink up to date.
 type keeper struct {
-	*Config
+	*Publisher
 	sink   Sink
 	newest *system.Newest[*Facts]
-	notes  *notes
 
 	pause     time.Duration // after the next failure; 0 without failures
 	complaint complaint     // the last one that was logged
@@ -66,11 +65,11 @@ func (k *keeper) keepWritten(ctx context.Context) {
 func (k *keeper) writeNewest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	return system.Survive(k.Log, func() error {
+	return system.Survive(k.config.Log, func() error {
 		newest := k.newest.Get()
 		written, err := k.sink.Write(ctx, *newest)
 		if written || err != nil {
-			k.Published(k.sink.Name(), err)
+			k.config.Published(k.sink.Name(), err)
 		}
 		return err
 	})
@@ -88,7 +87,7 @@ const (
 
 // logChange logs the begin, the change and the end of a failure.
 func (k *keeper) logChange(err error) {
-	log, now := k.Log.With("publish", k.sink.Name()), complaintOf(err)
+	log, now := k.config.Log.With("publish", k.sink.Name()), complaintOf(err)
 	switch now {
 	case k.complaint:
 	case works:
@@ -123,14 +122,14 @@ func complaintOf(err error) complaint {
 // restAfter waits after a failure: for the pause, or as long as the API server asks, or until the API server
 // is reachable again.
 func (k *keeper) restAfter(ctx context.Context, err error) {
-	k.pause = min(max(firstPause, 2*k.pause), MaxPause)
+	k.pause = min(max(firstPause, 2*k.pause), maxPause)
 	pause := k.pause + rand.N(k.pause/4)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		pause = max(pause, time.Duration(seconds)*time.Second)
 	}
 	ctx, cancel := context.WithTimeout(ctx, pause)
 	defer cancel()
-	if k.Reach == nil || complaintOf(err) == refused {
+	if k.reach == nil || complaintOf(err) == refused {
 		<-ctx.Done()
 		return
 	}
@@ -143,7 +142,7 @@ func (k *keeper) restAfter(ctx context.Context, err error) {
 // or until ctx is done, and returns false.
 func (k *keeper) awaitReturn(ctx context.Context) bool {
 	for away := false; ctx.Err() == nil; {
-		err := k.Reach(ctx)
+		err := k.reach(ctx)
 		if err == nil && away {
 			return true
 		}

@@ -19,17 +19,17 @@ import (
 const (
 	labelSwitches     = "tandem.dev/switches"       // with GPUs and VFs
 	labelPairs        = "tandem.dev/pairs"          // on one switch each, on the empty node
-	LabelPairsPerNUMA = "tandem.dev/pairs-per-numa" // the minimum over the NUMA nodes with pairs
+	labelPairsPerNUMA = "tandem.dev/pairs-per-numa" // the minimum over the NUMA nodes with pairs
 	labelVFHint       = "tandem.dev/vf-hint"        // true if VFs have NUMA hints
 	labelGPUModel     = "tandem.dev/gpu-model"      // PCI vendor and device ID, "1002-74a1"
 	labelGPULinks     = "tandem.dev/gpu-links"      // xgmi, nvlink or none
 	// true while the annotation tandem.dev/alignment of pods is enforced on the node
-	LabelAlignmentEnforced = "tandem.dev/alignment-enforced"
+	labelAlignmentEnforced = "tandem.dev/alignment-enforced"
 )
 
-// BuildLabels returns the labels of a node: properties that do not change while the node runs, and whether
-// annotations are enforced. They count all devices, healthy and free or not.
-func BuildLabels(f Facts) map[string]string {
+// buildLabels returns the labels of a node for targets: properties that do not change while the node runs,
+// and whether annotations are enforced. They count all devices, healthy and free or not.
+func buildLabels(f Facts, targets Targets) map[string]string {
 	spec := BuildSpec(f)
 	kinds, hinted := map[string]v1alpha1.Kind{}, false
 	for _, r := range spec.Resources {
@@ -57,8 +57,8 @@ func BuildLabels(f Facts) map[string]string {
 	}
 	labels := map[string]string{
 		labelSwitches: strconv.Itoa(spec.Summary.Switches), labelPairs: strconv.Itoa(pairs),
-		LabelPairsPerNUMA: strconv.Itoa(fewest), labelVFHint: strconv.FormatBool(hinted), labelGPULinks: "none",
-		LabelAlignmentEnforced: strconv.FormatBool(f.Enforced),
+		labelPairsPerNUMA: strconv.Itoa(fewest), labelVFHint: strconv.FormatBool(hinted), labelGPULinks: "none",
+		labelAlignmentEnforced: strconv.FormatBool(f.Enforced),
 	}
 	var models []string
 	for _, r := range f.Resources {
@@ -76,14 +76,18 @@ func BuildLabels(f Facts) map[string]string {
 	if len(models) > 0 {
 		labels[labelGPUModel] = strings.Join(models, ".")
 	}
-	return dropInvalid(labels)
+	if slices.Contains(targets, kubeNexus) {
+		addKubeNexusLabels(labels, f)
+	}
+	maps.DeleteFunc(labels, func(_, value string) bool { return validation.IsValidLabelValue(value) != nil })
+	return labels
 }
 
-// BuildKubeNexusLabels returns the labels that the scheduler KubeNexus reads. A list of CPUs is omitted
+// addKubeNexusLabels adds the labels that the scheduler KubeNexus reads. A list of CPUs is omitted
 // unless it is a single range, because label values cannot contain commas.
-func BuildKubeNexusLabels(f Facts) map[string]string {
+func addKubeNexusLabels(labels map[string]string, f Facts) {
 	const prefix = "numa.kubenexus.io/"
-	labels := map[string]string{prefix + "node-count": strconv.Itoa(len(f.NUMANodes))}
+	labels[prefix+"node-count"] = strconv.Itoa(len(f.NUMANodes))
 	for _, node := range f.NUMANodes {
 		of := fmt.Sprintf("%snode-%d-", prefix, node.Number)
 		if len(node.CPUs) > 0 {
@@ -93,11 +97,4 @@ func BuildKubeNexusLabels(f Facts) map[string]string {
 			labels[of+"memory"] = strconv.FormatUint(node.Memory, 10)
 		}
 	}
-	return dropInvalid(labels)
-}
-
-// dropInvalid removes labels with values that Kubernetes rejects.
-func dropInvalid(labels map[string]string) map[string]string {
-	maps.DeleteFunc(labels, func(_, value string) bool { return validation.IsValidLabelValue(value) != nil })
-	return labels
 }

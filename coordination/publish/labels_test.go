@@ -3,6 +3,7 @@
 package publish_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,17 +13,22 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-func publishedMachine(t *testing.T, name string, hints bool) publish.Facts {
+// labelsOf returns the labels of a NodeFeature.
+func labelsOf(t *testing.T, f publish.Facts, targets ...string) map[string]string {
 	t.Helper()
-	f, err := published.Facts(name, 2, hints, "", published.Restricted)
-	if err != nil {
+	s := newServer("a")
+	if _, err := sink(t, s.config(t, "a", targets...)).Write(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
-	return f
+	labels := map[string]string{}
+	for name, value := range s.at(featureOfA, "spec", "labels").(map[string]any) {
+		labels[name] = value.(string)
+	}
+	return labels
 }
 
-func TestBuildLabels(t *testing.T) {
-	f := publishedMachine(t, "oci-mi300x-derived", false)
+func TestLabels(t *testing.T) {
+	f := read(t, "oci-mi300x-derived", 2, false, "", published.Restricted)
 	gpus := f.Resources[0].Devices
 	gpus[0].Healthy = false // changes must not matter
 	f.Enforced = true
@@ -34,28 +40,29 @@ func TestBuildLabels(t *testing.T) {
 		{f, map[string]string{"tandem.dev/switches": "8", "tandem.dev/pairs": "8", "tandem.dev/pairs-per-numa": "4",
 			"tandem.dev/vf-hint": "false", "tandem.dev/gpu-model": "1002-74a1", "tandem.dev/gpu-links": "xgmi",
 			"tandem.dev/alignment-enforced": "true"}},
-		{publishedMachine(t, "nv-4xrtx6000ada-2cx7", true), map[string]string{"tandem.dev/switches": "0",
-			"tandem.dev/pairs": "0", "tandem.dev/pairs-per-numa": "0", "tandem.dev/vf-hint": "true",
-			"tandem.dev/gpu-model": "10de-26b1", "tandem.dev/gpu-links": "none",
+		{read(t, "nv-4xrtx6000ada-2cx7", 2, true, "", published.Restricted), map[string]string{
+			"tandem.dev/switches": "0", "tandem.dev/pairs": "0", "tandem.dev/pairs-per-numa": "0",
+			"tandem.dev/vf-hint": "true", "tandem.dev/gpu-model": "10de-26b1", "tandem.dev/gpu-links": "none",
 			"tandem.dev/alignment-enforced": "false"}},
 	} {
-		if diff := cmp.Diff(c.want, publish.BuildLabels(c.facts)); diff != "" {
+		if diff := cmp.Diff(c.want, labelsOf(t, c.facts, "nfd")); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 	}
 }
 
 // TestKubeNexus: CPUs with gaps would make an invalid value of a label.
-func TestBuildKubeNexusLabels(t *testing.T) {
-	f := publish.Facts{NUMANodes: []publish.NUMANode{
+func TestKubeNexusLabels(t *testing.T) {
+	f := publish.Facts{Tree: &topology.Tree{}, NUMANodes: []publish.NUMANode{
 		{Number: 0, CPUs: topology.CPUSet{0: true, 1: true}, Memory: 5},
 		{Number: 1, CPUs: topology.CPUSet{2: true, 4: true}},
 	}}
-	want := map[string]string{
+	want := labelsOf(t, f, "nfd")
+	maps.Copy(want, map[string]string{
 		"numa.kubenexus.io/node-count": "2", "numa.kubenexus.io/node-0-cpus": "0-1",
 		"numa.kubenexus.io/node-0-memory": "5",
-	}
-	if diff := cmp.Diff(want, publish.BuildKubeNexusLabels(f)); diff != "" {
+	})
+	if diff := cmp.Diff(want, labelsOf(t, f, "nfd", "kubenexus")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -4,7 +4,6 @@ package publish_test
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -51,13 +50,7 @@ func (n *node) kubeletFile(t testing.TB, name, content string) {
 // runBoth publishes NodeTopology and NodeResourceTopology until the test ends or stop is called.
 func runBoth(t testing.TB, n *node, s *server) (stop func()) {
 	t.Helper()
-	client, err := publish.NewClient(s.config(), n.name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.DiscardHandler)
-	stop = run(t, n.publisher(t, s, publish.NewObjectSink("tandem", client, false, publish.NodeTopology, log),
-		publish.NewObjectSink("nrt", client, true, publish.Zones, log)), n)
+	stop = run(t, n.publisher(t, s, "tandem", "nrt"), n)
 	wait(t, time.Second)
 	return stop
 }

@@ -130,27 +130,21 @@ func (n *node) watch(ctx context.Context, changed chan<- publish.Change) {
 	}
 }
 
-// publisher returns a publisher with sinks, by default for NodeTopology.
-func (n *node) publisher(t testing.TB, s *server, sinks ...publish.Sink) *publish.Publisher {
+// publisher returns a publisher to targets, by default with a NodeTopology.
+func (n *node) publisher(t testing.TB, s *server, targets ...string) *publish.Publisher {
 	t.Helper()
-	client, err := publish.NewClient(s.config(), n.name)
+	config := s.config(t, n.name, targets...)
+	if n.log != nil {
+		config.Log = slog.New(slog.NewTextHandler(n.log, nil))
+	}
+	config.Sys, config.KubeletDir = recordedSys(t), n.kubeletDir
+	config.Watch, config.Published = n.watch, n.published
+	config.Files = kubelet.ConfigFiles{Config: filepath.Join(n.kubeletDir, kubelet.ConfigFile)}
+	p, err := publish.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.DiscardHandler)
-	if n.log != nil {
-		log = slog.New(slog.NewTextHandler(n.log, nil))
-	}
-	if sinks == nil {
-		sinks = []publish.Sink{publish.NewObjectSink("tandem", client, false, publish.NodeTopology, log)}
-	}
-	return publish.New(publish.Config{
-		Reader: publish.NewReader(publish.ReaderConfig{
-			Sys: recordedSys(t), KubeletDir: n.kubeletDir, Log: slog.New(slog.DiscardHandler),
-			Files: kubelet.ConfigFiles{Config: filepath.Join(n.kubeletDir, kubelet.ConfigFile)},
-		}),
-		Sinks: sinks, Reach: client.Reach, Watch: n.watch, Published: n.published, Log: log,
-	})
+	return p
 }
 
 // run publishes until the test ends or stop is called.

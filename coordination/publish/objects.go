@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,74 +20,67 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
 
-// Target is a way of publishing a node.
-type Target string
+// Targets are the ways of publishing a node, the values of --publish.
+type Targets []string
 
 // The targets.
 const (
-	Tandem    Target = "tandem"    // NodeTopology, Tandem's own object
-	NRT       Target = "nrt"       // NodeResourceTopology
-	NFD       Target = "nfd"       // labels, by a NodeFeature
-	KubeNexus Target = "kubenexus" // the labels for KubeNexus, next to those of nfd
+	tandem    = "tandem"    // NodeTopology, Tandem's own object
+	nrt       = "nrt"       // NodeResourceTopology
+	nfd       = "nfd"       // labels, by a NodeFeature
+	kubeNexus = "kubenexus" // the labels for KubeNexus, next to those of nfd
 )
 
 // All are the targets, in the order of the documents.
-var All = []Target{Tandem, NRT, NFD, KubeNexus}
+var All = Targets{tandem, nrt, nfd, kubeNexus}
 
-// Targets are the values of --publish.
-type Targets []Target
-
-// Has reports whether the targets include target.
-func (t Targets) Has(target Target) bool { return slices.Contains(t, target) }
+// Objects returns the targets with an object of their own: all but kubenexus.
+func (t Targets) Objects() Targets {
+	return slices.DeleteFunc(slices.Clone(t), func(target string) bool { return target == kubeNexus })
+}
 
 // MarshalText joins the targets with commas.
-func (t Targets) MarshalText() ([]byte, error) {
-	var words []string
-	for _, target := range t {
-		words = append(words, string(target))
-	}
-	return []byte(strings.Join(words, ",")), nil
-}
+func (t Targets) MarshalText() ([]byte, error) { return []byte(strings.Join(t, ",")), nil }
 
 // UnmarshalText parses the format of MarshalText; "" means none.
 func (t *Targets) UnmarshalText(text []byte) error {
 	read := Targets{}
 	for word := range strings.SplitSeq(string(text), ",") {
-		target := Target(strings.TrimSpace(word))
+		target := strings.TrimSpace(word)
 		switch {
 		case target == "" && len(text) == 0:
 		case !slices.Contains(All, target):
 			return fmt.Errorf("unknown target %q: want some of tandem, nrt, nfd and kubenexus, with commas between",
 				target)
-		case !read.Has(target):
+		case !slices.Contains(read, target):
 			read = append(read, target)
 		}
 	}
-	if read.Has(KubeNexus) && !read.Has(NFD) {
-		return fmt.Errorf("%s adds labels to those of %s: name both", KubeNexus, NFD)
+	if slices.Contains(read, kubeNexus) && !slices.Contains(read, nfd) {
+		return fmt.Errorf("%s adds labels to those of %s: name both", kubeNexus, nfd)
 	}
 	*t = read
 	return nil
 }
 
-// NodeTopology returns Tandem's own object of a node.
-func NodeTopology(f Facts, node Node) Object {
+// renderTopology returns Tandem's own object of a node.
+func renderTopology(f Facts, node owner) object {
 	t := &v1alpha1.NodeTopology{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTopology"},
-		ObjectMeta: node.Meta(), Spec: BuildSpec(f),
+		ObjectMeta: node.meta(), Spec: BuildSpec(f),
 	}
-	t.Spec.Kubelet.Version = node.Kubelet
-	return Object{
-		Collection: "/apis/" + v1alpha1.GroupVersion.String() + "/" + v1alpha1.Plural, Name: node.Name, Body: t,
-		Unread: f.Unread,
+	t.Spec.Kubelet.Version = node.kubelet
+	return object{
+		path: "/apis/" + v1alpha1.GroupVersion.String() + "/" + v1alpha1.Plural + "/" + node.name, body: t,
+		unread: f.Unread,
 	}
 }
 
-// Zones returns the NodeResourceTopology of a node.
-func Zones(f Facts, node Node) Object {
+// renderZones returns the NodeResourceTopology of a node.
+func renderZones(f Facts, node owner) object {
 	t := BuildZones(f)
-	t.ObjectMeta = node.Meta()
-	return Object{Collection: ZonesCollection, Name: node.Name, Body: t, Unread: f.Unread}
+	t.ObjectMeta = node.meta()
+	return object{path: zonesCollection + "/" + node.name, body: t, unread: f.Unread}
 }
 
 // nodeFeature is a NodeFeature of Node Feature Discovery (nfd.k8s-sigs.io/v1alpha1), from which NFD's master
@@ -111,46 +105,47 @@ type featureSpec struct {
 // nodeOfFeature is NFD's label with the node of a NodeFeature.
 const nodeOfFeature = "nfd.node.kubernetes.io/node-name"
 
-// NodeFeature returns a function that makes a NodeFeature in a namespace, with labels made of facts.
-func NodeFeature(
-	namespace string, labels func(Facts) map[string]string,
-) func(Facts, Node) Object {
-	return func(f Facts, node Node) Object {
+// newFeatureRender returns a function that makes a NodeFeature in the namespace of this process's pod, with
+// the labels of targets.
+func newFeatureRender(namespaceFile string, targets Targets) (func(Facts, owner) object, error) {
+	content, err := os.ReadFile(namespaceFile)
+	if err != nil {
+		return nil, fmt.Errorf("find the pod's namespace: %w", err)
+	}
+	namespace := strings.TrimSpace(string(content))
+	return func(f Facts, node owner) object {
 		feature := &nodeFeature{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "nfd.k8s-sigs.io/v1alpha1", Kind: "NodeFeature"},
-			ObjectMeta: node.Meta(), Spec: featureSpec{Labels: labels(f)},
+			ObjectMeta: node.meta(), Spec: featureSpec{Labels: buildLabels(f, targets)},
 		}
-		feature.Name, feature.Namespace = "tandem-"+node.Name, namespace
-		feature.Labels[nodeOfFeature] = node.Name
+		feature.Name, feature.Namespace = "tandem-"+node.name, namespace
+		feature.Labels[nodeOfFeature] = node.name
 		feature.Spec.Features.Flags = map[string]any{}
 		feature.Spec.Features.Attributes = map[string]any{}
 		feature.Spec.Features.Instances = map[string]any{}
-		return Object{
-			Collection: "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/" + namespace + "/nodefeatures", Name: feature.Name,
-			Body: feature,
+		return object{
+			path: "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/" + namespace + "/nodefeatures/" + feature.Name,
+			body: feature,
 		}
-	}
+	}, nil
 }
 
-// Object is an object of the API server.
-type Object struct {
-	Collection string // its path: "/apis/tandem.dev/v1alpha1/nodetopologies"
-	Name       string
-	Body       any // the object, as a value for JSON
-	// Unread is the reason for an unknown content, which is not written; nil if the content is known.
-	Unread error
+// object is an object of the API server.
+type object struct {
+	path string // "/apis/tandem.dev/v1alpha1/nodetopologies/NODE"
+	body any    // the object, as a value for JSON
+	// unread is the reason for an unknown content, which is not written; nil if the content is known.
+	unread error
 }
-
-func (o Object) path() string { return o.Collection + "/" + o.Name }
 
 // String returns the path, for people.
-func (o Object) String() string { return o.path() }
+func (o object) String() string { return o.path }
 
-// ObjectSink keeps one object at the API server up to date.
-type ObjectSink struct {
+// objectSink keeps one object at the API server up to date.
+type objectSink struct {
 	name   string
-	client *Client
-	render func(Facts, Node) Object
+	client *client
+	render func(Facts, owner) object
 	shared bool // other software writes such objects too; theirs stay unchanged
 	log    *slog.Logger
 
@@ -159,35 +154,52 @@ type ObjectSink struct {
 	forget atomic.Bool // there is not to be relied on
 }
 
-// NewObjectSink returns a sink with a name of --publish. A shared sink does not overwrite objects of other
-// software.
-func NewObjectSink(
-	name string, client *Client, shared bool, render func(Facts, Node) Object, log *slog.Logger,
-) *ObjectSink {
-	return &ObjectSink{name: name, client: client, render: render, shared: shared, log: log}
+// NewSinks returns the sinks of the targets of a configuration, and a function that opens a connection to
+// their API server and closes it.
+func NewSinks(c Config) (sinks []Sink, reach func(context.Context) error, err error) {
+	if len(c.Targets) == 0 {
+		return nil, nil, nil
+	}
+	client, err := newClient(c.Server, c.Node)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, target := range c.Targets.Objects() {
+		sink := &objectSink{name: target, client: client, render: renderTopology, log: c.Log}
+		switch target {
+		case nrt:
+			sink.render, sink.shared = renderZones, true
+		case nfd:
+			if sink.render, err = newFeatureRender(c.NamespaceFile, c.Targets); err != nil {
+				return nil, nil, err
+			}
+		}
+		sinks = append(sinks, sink)
+	}
+	return sinks, client.reach, nil
 }
 
 // Name returns the name in --publish.
-func (s *ObjectSink) Name() string { return s.name }
+func (s *objectSink) Name() string { return s.name }
 
 // Forget makes the next Write request the node and the object.
-func (s *ObjectSink) Forget() {
-	s.client.Forget()
+func (s *objectSink) Forget() {
+	s.client.forget()
 	s.forget.Store(true)
 }
 
 // Write applies the object, unless the API server already has it. An object with unknown content stays
 // unchanged.
-func (s *ObjectSink) Write(ctx context.Context, f Facts) (written bool, err error) {
-	node, err := s.client.Node(ctx)
+func (s *objectSink) Write(ctx context.Context, f Facts) (written bool, err error) {
+	node, err := s.client.getNode(ctx)
 	if err != nil {
 		return false, err
 	}
 	o := s.render(f, node)
-	if o.Unread != nil {
-		return false, fmt.Errorf("write %s: %w", o, o.Unread)
+	if o.unread != nil {
+		return false, fmt.Errorf("write %s: %w", o, o.unread)
 	}
-	body, err := json.Marshal(o.Body)
+	body, err := json.Marshal(o.body)
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", o, err)
 	}
@@ -217,7 +229,7 @@ func (s *ObjectSink) Write(ctx context.Context, f Facts) (written bool, err erro
 
 // compareObject reads the API server's object. It reports whether the object belongs to other software and
 // stays unchanged.
-func (s *ObjectSink) compareObject(ctx context.Context, o Object, body []byte) (left bool, err error) {
+func (s *objectSink) compareObject(ctx context.Context, o object, body []byte) (left bool, err error) {
 	has, err := s.client.getObject(ctx, o)
 	if err != nil || has == nil {
 		return false, err
@@ -237,7 +249,7 @@ func (s *ObjectSink) compareObject(ctx context.Context, o Object, body []byte) (
 }
 
 // leaveObject logs once that an object belongs to other software, until the object is Tandem's again.
-func (s *ObjectSink) leaveObject(o Object) {
+func (s *objectSink) leaveObject(o object) {
 	if !s.warned {
 		s.log.Warn("not replacing an object of this node from another publisher; to let Tandem publish the "+
 			"object, stop the other publisher and delete the object", "publish", s.name, "object", o.String())
@@ -259,7 +271,7 @@ func decodeBoth(theirs, ours []byte) (a, b map[string]any, err error) {
 func isOurs(object map[string]any) bool {
 	metadata, _ := object["metadata"].(map[string]any)
 	labels, _ := metadata["labels"].(map[string]any)
-	return labels[ManagedBy] == FieldManager
+	return labels[managedBy] == fieldManager
 }
 
 // isSame reports whether the object has all of our fields, and no others except metadata. Labels of others do

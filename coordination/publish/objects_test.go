@@ -5,7 +5,6 @@ package publish_test
 import (
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"strings"
@@ -125,19 +124,12 @@ func TestStart(t *testing.T) {
 func TestEnforcement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := newNode(t, "a"), newServer("a")
-		client, err := publish.NewClient(s.config(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		sink := publish.NewObjectSink("nfd", client, false, publish.NodeFeature("kube-system", publish.BuildLabels),
-			slog.New(slog.DiscardHandler))
-		stop := run(t, n.publisher(t, s, sink), n)
+		stop := run(t, n.publisher(t, s, "nfd"), n)
 		defer stop()
 		for _, source := range []intent.Source{"", intent.PodsAPI, ""} {
 			n.enforce(source)
 			wait(t, time.Second)
-			const path = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/kube-system/nodefeatures/tandem-a"
-			got := s.at(path, "spec", "labels", publish.LabelAlignmentEnforced)
+			got := s.at(featureOfA, "spec", "labels", "tandem.dev/alignment-enforced")
 			if want := fmt.Sprint(source != ""); got != want {
 				t.Errorf("source %q: label %v, want %s", source, got, want)
 			}
@@ -148,8 +140,6 @@ func TestEnforcement(t *testing.T) {
 // TestDeleted: an object that others delete or change is written again without a change on the node, for each
 // kind of object; also after a recreation of the Node without an event.
 func TestDeleted(t *testing.T) {
-	const featureOfA = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/kube-system/nodefeatures/tandem-a"
-	labels := func(publish.Facts) map[string]string { return map[string]string{"tandem.dev/switches": "8"} }
 	paths := []string{topologyOf("a"), zonesOfA, featureOfA}
 	metadata := func(s *server, path string) map[string]any {
 		return s.objects[path]["metadata"].(map[string]any)
@@ -164,20 +154,12 @@ func TestDeleted(t *testing.T) {
 		{"not owned", func(s *server, path string) { delete(metadata(s, path), "ownerReferences") }, 3},
 		{"Node is new", func(s *server, _ string) { metadata(s, "/api/v1/nodes/a")["uid"] = "another" }, 3},
 		{"of no node for NFD", func(s *server, path string) {
-			metadata(s, path)["labels"] = map[string]any{publish.ManagedBy: publish.FieldManager, "team": "a"}
+			metadata(s, path)["labels"] = map[string]any{"app.kubernetes.io/managed-by": "tandem", "team": "a"}
 		}, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n, s := newNode(t, "a"), newServer("a")
-			client, err := publish.NewClient(s.config(), "a")
-			if err != nil {
-				t.Fatal(err)
-			}
-			log, feature := slog.New(slog.DiscardHandler), publish.NodeFeature("kube-system", labels)
-			stop := run(t, n.publisher(t, s,
-				publish.NewObjectSink("tandem", client, false, publish.NodeTopology, log),
-				publish.NewObjectSink("nrt", client, true, publish.Zones, log),
-				publish.NewObjectSink("nfd", client, false, feature, log)), n)
+			stop := run(t, n.publisher(t, s, "tandem", "nrt", "nfd"), n)
 			defer stop()
 			wait(t, time.Hour)
 			want := map[string]map[string]any{}
@@ -278,7 +260,7 @@ func TestRefused(t *testing.T) {
 			}
 			s.set(func(s *server) { s.status = 0 })
 			n.healthy(8)
-			wait(t, publish.MaxPause*5/4)
+			wait(t, 150*time.Second)
 			if got := s.at(topologyOf("a"), "spec", "summary", "gpus"); got != "8/8" {
 				t.Errorf("GPUs %v", got)
 			}

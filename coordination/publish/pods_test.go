@@ -40,7 +40,7 @@ func TestGone(t *testing.T) {
 	dir := t.TempDir()
 	var list []corev1.Pod
 	var listErr error
-	r := publish.NewReader(publish.ReaderConfig{
+	r := publish.NewReader(publish.Config{
 		Sys: empty(), KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
 		Pods: func(_ context.Context, each func(*corev1.Pod)) error { return tell(list, listErr, each) },
 	})
@@ -113,7 +113,7 @@ func TestExclusive(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func(pods []corev1.Pod, err error) []string {
-		r := publish.NewReader(publish.ReaderConfig{
+		r := publish.NewReader(publish.Config{
 			Sys: empty(), KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
 			Pods: func(_ context.Context, each func(*corev1.Pod)) error { return tell(pods, err, each) },
 		})

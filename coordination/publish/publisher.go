@@ -2,8 +2,8 @@
 
 // Package publish keeps a node's published objects up to date. A [Reader] reads their input: the plugins'
 // announcements, sysfs, and the kubelet's configuration and checkpoints. What is published is a pure function
-// of these facts: the NodeTopology ([BuildSpec]), the NodeResourceTopology ([BuildZones]) and labels
-// ([BuildLabels]).
+// of these facts: the NodeTopology ([BuildSpec]), the NodeResourceTopology ([BuildZones]) and the
+// labels of a NodeFeature.
 //
 //	plugins' announcements, the kubelet's files          Reader
 //	      └─ changed ──> 200 to 300 ms ──> facts         Publisher.Publish
@@ -31,6 +31,7 @@ package publish
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -38,6 +39,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/admission"
@@ -71,11 +75,22 @@ type Sink interface {
 
 // Config configures a Publisher.
 type Config struct {
-	Reader *Reader
-	Sinks  []Sink
-	// Reach opens a connection to the API server and closes it; nil if no sink needs one.
-	Reach func(context.Context) error
-	// Watch sends changes of the kubelet's folder until ctx is done, without ever blocking.
+	Targets       Targets
+	Server        *rest.Config // of the API server; nil for that of this process's pod
+	Node          string       // the name of the node's object
+	NamespaceFile string       // has the namespace of this process's pod, for the target nfd
+	Sinks         []Sink       // besides those of the targets
+
+	Sys        fs.FS  // root of sysfs
+	KubeletDir string // the kubelet's folder (/var/lib/kubelet)
+	Files      kubelet.ConfigFiles
+	// Configz requests the kubelet's configuration, which takes precedence over Files; nil if not available.
+	Configz func(context.Context) ([]byte, error)
+	// Pods requests the kubelet's pods; nil if not available. It returns an error while the kubelet does not
+	// know all of them.
+	Pods func(ctx context.Context, each func(*corev1.Pod)) error
+	// Watch sends changes of the kubelet's folder until ctx is done, without ever blocking; nil for a watch of
+	// the folder.
 	Watch func(ctx context.Context, changed chan<- Change)
 	// Published reports a write, or a failed attempt.
 	Published func(sink string, err error)
@@ -94,11 +109,26 @@ const (
 // Publisher publishes a node while its plugin serves the coordination.
 type Publisher struct {
 	config Config
-	notes  notes
+	reader *Reader
+	sinks  []Sink
+	// reach opens a connection to the API server and closes it; nil if no sink needs one.
+	reach func(context.Context) error
+	notes notes
 }
 
 // New returns a Publisher.
-func New(config Config) *Publisher { return &Publisher{config: config} }
+func New(config Config) (*Publisher, error) {
+	sinks, reach, err := NewSinks(config)
+	if err != nil {
+		return nil, err
+	}
+	if config.Watch == nil {
+		config.Watch = watchFolder(config.KubeletDir, config.Log)
+	}
+	return &Publisher{
+		config: config, reader: NewReader(config), sinks: append(sinks, config.Sinks...), reach: reach,
+	}, nil
+}
 
 // Notes returns sentences about failing sinks, by their names.
 func (p *Publisher) Notes() []string { return p.notes.allNotes() }
@@ -113,8 +143,8 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	newest := &system.Newest[*Facts]{} // nil before the first
-	for _, sink := range p.config.Sinks {
-		k := keeper{Config: &p.config, sink: sink, newest: newest, notes: &p.notes}
+	for _, sink := range p.sinks {
+		k := keeper{Publisher: p, sink: sink, newest: newest}
 		all.Go(func() { k.keepWritten(ctx) })
 	}
 	events := make(chan Change, 16)
@@ -131,7 +161,7 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 		announced, changed := plugins.Announced()
 		enforcement, otherwise := plugins.Enforcement()
 		if len(announced.Resources) > 0 { // no resources yet means unknown, not none
-			read := p.config.Reader.Read(ctx, announced.Tree, announcedResources(announced), announced.Before)
+			read := p.reader.Read(ctx, announced.Tree, announcedResources(announced), announced.Before)
 			read.Enforced, read.Alignment = enforcement.Enforced(), plugins.Policy().Publish()
 			newest.Set(&read)
 			p.notes.putNote(failure, "")
@@ -144,7 +174,7 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 		case <-otherwise:
 		case <-tick.C:
 		case <-check.C:
-			p.config.Reader.Recheck()
+			p.reader.Recheck()
 			p.forgetPublished()
 			check.Reset(untilRecheck())
 		case event := <-events:
@@ -198,13 +228,13 @@ func (p *Publisher) noteChange(event Change) {
 	if event != Started {
 		return
 	}
-	p.config.Reader.Restarted()
+	p.reader.Restarted()
 	p.forgetPublished() // the node can be another
 }
 
 // forgetPublished makes all sinks read the published content.
 func (p *Publisher) forgetPublished() {
-	for _, sink := range p.config.Sinks {
+	for _, sink := range p.sinks {
 		sink.Forget()
 	}
 }
@@ -229,9 +259,9 @@ func announcedResources(a admission.Announced) []Resource {
 // kubeletSocket is the socket that the kubelet recreates at its start (pkg/kubelet/cm/devicemanager).
 const kubeletSocket = "kubelet.sock"
 
-// Watch returns a function that sends changes in a kubelet's folder: of the files of facts, and of the
+// watchFolder returns a function that sends changes in a kubelet's folder: of the files of facts, and of the
 // socket.
-func Watch(kubeletDir string, log *slog.Logger) func(context.Context, chan<- Change) {
+func watchFolder(kubeletDir string, log *slog.Logger) func(context.Context, chan<- Change) {
 	checkpoint := kubelet.CheckpointPath(kubeletDir)
 	watch := system.Watch{Paths: []string{filepath.Dir(checkpoint), kubeletDir}, Interval: look, Log: log}
 	interesting := map[string]Change{

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -48,16 +50,29 @@ func (knowing) Write(_ context.Context, f Facts) (bool, error) {
 	return f.Unread == nil, f.Unread
 }
 
+// newOf returns a publisher of a node whose files never change, without a log.
+func newOf(t *testing.T, config Config) *Publisher {
+	t.Helper()
+	config.Log = slog.New(slog.DiscardHandler)
+	config.Watch = func(ctx context.Context, _ chan<- Change) { <-ctx.Done() }
+	if config.Published == nil {
+		config.Published = func(string, error) {}
+	}
+	p, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // A target with unknown content waits for other facts, says so, and is written at once with them.
 func TestUnreadFactsAreAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		attempts := 0
-		config := Config{Log: slog.New(slog.DiscardHandler), Published: func(string, error) { attempts++ }}
-		k := keeper{
-			Config: &config, sink: knowing{}, newest: &system.Newest[*Facts]{}, notes: &notes{},
-		}
+		p := newOf(t, Config{Published: func(string, error) { attempts++ }})
+		k := keeper{Publisher: p, sink: knowing{}, newest: &system.Newest[*Facts]{}}
 		go k.keepWritten(ctx)
 		k.newest.Set(&Facts{Unread: ErrUnread})
 		<-time.After(time.Hour)
@@ -78,14 +93,10 @@ func TestUnreadFactsAreAwaited(t *testing.T) {
 func TestPublishEndsAfterPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		log := slog.New(slog.DiscardHandler)
-		p := New(Config{
-			Sinks: []Sink{unused{}}, Log: log, Published: func(string, error) {},
-			Watch: func(ctx context.Context, _ chan<- Change) { <-ctx.Done() },
-		})
+		p := newOf(t, Config{Sinks: []Sink{unused{}}})
 		ended := make(chan error, 1)
 		go func() {
-			ended <- system.Survive(log, func() error { return p.Publish(ctx, broken{}) })
+			ended <- system.Survive(p.config.Log, func() error { return p.Publish(ctx, broken{}) })
 		}()
 		select {
 		case err := <-ended:
@@ -114,11 +125,8 @@ func TestUnknownIsNotPublished(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*look)
 		defer cancel()
 		times := 0
-		log := slog.New(slog.DiscardHandler)
-		p := New(Config{
-			Reader: NewReader(ReaderConfig{Log: log}), Sinks: []Sink{forgetful{times: &times}}, Log: log,
-			Watch:     func(ctx context.Context, _ chan<- Change) { <-ctx.Done() },
-			Published: func(string, error) { t.Error("written") },
+		p := newOf(t, Config{
+			Sinks: []Sink{forgetful{times: &times}}, Published: func(string, error) { t.Error("written") },
 		})
 		if err := p.Publish(ctx, starting{}); err != nil {
 			t.Error(err)
@@ -166,12 +174,7 @@ func TestLostContainerIsPublished(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*look)
 		defer cancel()
 		var got map[string]kubelet.Devices
-		log := slog.New(slog.DiscardHandler)
-		p := New(Config{
-			Reader: NewReader(ReaderConfig{Sys: fstest.MapFS{}, KubeletDir: dir, Log: log}),
-			Sinks:  []Sink{seen{devices: &got}}, Log: log, Published: func(string, error) {},
-			Watch: func(ctx context.Context, _ chan<- Change) { <-ctx.Done() },
-		})
+		p := newOf(t, Config{Sys: fstest.MapFS{}, KubeletDir: dir, Sinks: []Sink{seen{devices: &got}}})
 		if err := p.Publish(ctx, bereft{}); err != nil {
 			t.Error(err)
 		}
@@ -187,10 +190,7 @@ func TestLostContainerIsPublished(t *testing.T) {
 func TestEndedTargetHasNoNote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		config := Config{Log: slog.New(slog.DiscardHandler), Published: func(string, error) {}}
-		k := keeper{
-			Config: &config, sink: unused{}, newest: &system.Newest[*Facts]{}, notes: &notes{},
-		}
+		k := keeper{Publisher: newOf(t, Config{}), sink: unused{}, newest: &system.Newest[*Facts]{}}
 		go k.keepWritten(ctx)
 		k.newest.Set(&Facts{})
 		synctest.Wait()
@@ -216,14 +216,63 @@ func (f forgetful) Forget() { *f.times++ }
 // After a start of the kubelet the published content is read again: the node can be another one of its name.
 func TestKubeletStartMakesTargetsReadAgain(t *testing.T) {
 	times := 0
-	log := slog.New(slog.DiscardHandler)
-	p := New(Config{
-		Reader: NewReader(ReaderConfig{Log: log}), Sinks: []Sink{forgetful{times: &times}}, Log: log,
-	})
+	p := newOf(t, Config{Sinks: []Sink{forgetful{times: &times}}})
 	for change, want := range map[Change]int{Written: 0, Started: 1} {
 		times = 0
 		if p.noteChange(change); times != want {
 			t.Errorf("change %d: the content is read again %d times, want %d", change, times, want)
+		}
+	}
+}
+
+// TestWatch: the files of facts and the kubelet's start are watched; other files are not.
+func TestWatch(t *testing.T) {
+	dir := t.TempDir()
+	if err := checkpoint.Write(dir, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	events, done := make(chan Change), make(chan struct{})
+	go func() {
+		defer close(done)
+		watchFolder(dir, slog.New(slog.DiscardHandler))(ctx, events)
+	}()
+	defer func() { cancel(); <-done }()
+	for _, c := range []struct {
+		want  Change
+		write func() error
+	}{
+		{Written, func() error { return checkpoint.Write(dir, nil, nil) }},
+		{Started, func() error {
+			socket := filepath.Join(dir, "device-plugins", "kubelet.sock")
+			_ = os.Remove(socket) // of the attempt before
+			return os.WriteFile(socket, nil, 0o600)
+		}},
+		{Written, func() error {
+			return os.WriteFile(filepath.Join(dir, kubelet.CPUStateFile), []byte("{}"), 0o600)
+		}},
+	} {
+		await(t, events, c.want, c.write)
+	}
+}
+
+// await repeats a write until there is an event, because the watch begins after the start.
+func await(t *testing.T, events <-chan Change, want Change, write func() error) {
+	t.Helper()
+	limit, again := time.After(20*time.Second), time.NewTicker(100*time.Millisecond)
+	defer again.Stop()
+	for {
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-events:
+			if got == want {
+				return
+			}
+		case <-again.C:
+		case <-limit:
+			t.Fatalf("no event %d", want)
 		}
 	}
 }

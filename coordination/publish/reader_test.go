@@ -48,7 +48,7 @@ func readerOf(t *testing.T, sys fs.FS, log *slog.Logger) func() publish.Facts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := publish.NewReader(publish.ReaderConfig{Sys: sys, KubeletDir: t.TempDir(), Log: log})
+	r := publish.NewReader(publish.Config{Sys: sys, KubeletDir: t.TempDir(), Log: log})
 	return func() publish.Facts { return r.Read(t.Context(), tree, nil, holders.Sources{}) }
 }
 
@@ -71,7 +71,7 @@ func kubeletOf(
 	if err := published.WriteCheckpoint(dir); err != nil {
 		t.Fatal(err)
 	}
-	return dir, publish.NewReader(publish.ReaderConfig{
+	return dir, publish.NewReader(publish.Config{
 		Sys: empty(), KubeletDir: dir, Configz: configz, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Files: kubelet.ConfigFiles{
 			Config: filepath.Join(dir, "config.yaml"), Dir: filepath.Join(dir, "kubelet.conf.d"),

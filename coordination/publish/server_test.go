@@ -8,13 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/tandem-k8s/tandem/coordination/publish"
 )
 
 // server is an API server without a network that counts writes.
@@ -43,8 +49,31 @@ func newServer(nodes ...string) *server {
 	return s
 }
 
-func (s *server) config() *rest.Config {
-	return &rest.Config{Host: "http://api.example", Transport: s, Dial: s.dial}
+// config returns the configuration of a publisher of a node to targets at the server, by default with a
+// NodeTopology, in the namespace kube-system.
+func (s *server) config(t testing.TB, node string, targets ...string) publish.Config {
+	t.Helper()
+	namespace := filepath.Join(t.TempDir(), "namespace")
+	if err := os.WriteFile(namespace, []byte("kube-system"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if targets == nil {
+		targets = []string{"tandem"}
+	}
+	return publish.Config{
+		Targets: targets, Server: &rest.Config{Host: "http://api.example", Transport: s, Dial: s.dial}, Node: node,
+		NamespaceFile: namespace, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// sink returns the sink of a configuration with one object.
+func sink(t testing.TB, config publish.Config) publish.Sink {
+	t.Helper()
+	sinks, _, err := publish.NewSinks(config)
+	if err != nil || len(sinks) != 1 {
+		t.Fatalf("%d sinks, %v", len(sinks), err)
+	}
+	return sinks[0]
 }
 
 var errAway = errors.New("connect: connection refused")

@@ -14,22 +14,18 @@ import (
 	"github.com/tandem-k8s/tandem/test/published"
 )
 
-const zonesOfA = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/a"
+const (
+	zonesOfA   = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/a"
+	featureOfA = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/kube-system/nodefeatures/tandem-a"
+)
 
 // zoneSink returns a sink of NodeResourceTopology, with facts.
-func zoneSink(t *testing.T, s *server) (*publish.ObjectSink, publish.Facts, *bytes.Buffer) {
+func zoneSink(t *testing.T, s *server) (publish.Sink, publish.Facts, *bytes.Buffer) {
 	t.Helper()
-	client, err := publish.NewClient(s.config(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := published.Facts("oci-mi300x-derived", 1, true, "", published.Restricted)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := &bytes.Buffer{}
-	sink := publish.NewObjectSink("nrt", client, true, publish.Zones, slog.New(slog.NewTextHandler(log, nil)))
-	return sink, f, log
+	f := read(t, "oci-mi300x-derived", 1, true, "", published.Restricted)
+	config, log := s.config(t, "a", "nrt"), &bytes.Buffer{}
+	config.Log = slog.New(slog.NewTextHandler(log, nil))
+	return sink(t, config), f, log
 }
 
 // TestOthersObject: objects of other writers stay unchanged, with one warning, also if the other writer comes
@@ -99,23 +95,16 @@ func TestUnreadIsNotWritten(t *testing.T) {
 // TestNodeFeature: it is in the pod's namespace, names its node, and has only the labels.
 func TestNodeFeature(t *testing.T) {
 	s := newServer("a")
-	client, err := publish.NewClient(s.config(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	render := publish.NodeFeature("kube-system", func(publish.Facts) map[string]string {
-		return map[string]string{"tandem.dev/pairs": "8"}
-	})
-	sink := publish.NewObjectSink("nfd", client, false, render, slog.New(slog.DiscardHandler))
+	f := read(t, "oci-mi300x-derived", 1, true, "", published.Restricted)
+	feature := sink(t, s.config(t, "a", "nfd"))
 	for range 2 {
-		if _, err := sink.Write(t.Context(), publish.Facts{}); err != nil {
+		if _, err := feature.Write(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const path = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/kube-system/nodefeatures/tandem-a"
-	if s.at(path, "metadata", "labels", "nfd.node.kubernetes.io/node-name") != "a" ||
-		s.at(path, "spec", "labels", "tandem.dev/pairs") != "8" || len(s.writes) != 1 {
-		t.Errorf("%d writes, %v", len(s.writes), s.objects[path])
+	if s.at(featureOfA, "metadata", "labels", "nfd.node.kubernetes.io/node-name") != "a" ||
+		s.at(featureOfA, "spec", "labels", "tandem.dev/pairs") != "8" || len(s.writes) != 1 {
+		t.Errorf("%d writes, %v", len(s.writes), s.objects[featureOfA])
 	}
 }
 

@@ -21,12 +21,12 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// zonesVersion and zonesKind are those of a NodeResourceTopology; ZonesCollection is its path at the API
+// zonesVersion and zonesKind are those of a NodeResourceTopology; zonesCollection is its path at the API
 // server.
 const (
 	zonesVersion    = "topology.node.k8s.io/v1alpha2"
 	zonesKind       = "NodeResourceTopology"
-	ZonesCollection = "/apis/" + zonesVersion + "/noderesourcetopologies"
+	zonesCollection = "/apis/" + zonesVersion + "/noderesourcetopologies"
 )
 
 // ResourceTopology is a NodeResourceTopology, which schedulers read (topology.node.k8s.io/v1alpha2,

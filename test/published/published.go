@@ -51,7 +51,7 @@ func Facts(
 			return publish.Facts{}, err
 		}
 	}
-	reader := publish.NewReader(publish.ReaderConfig{
+	reader := publish.NewReader(publish.Config{
 		Sys: sys, KubeletDir: kubeletDir, Configz: configz(policy), Log: slog.New(slog.DiscardHandler),
 	})
 	return reader.Read(context.Background(), tree, Resources(sys, tree, hints), holders.Sources{}), nil

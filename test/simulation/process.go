@@ -50,8 +50,11 @@ func (n *Node) start(name string, resources []string) (*process, error) {
 		disk: newDisk(bootID(n.boots)),
 		log:  n.log.With("process", name), done: make(chan error, 1),
 	}
-	var err error
-	if p.member, err = coordination.New(p.config()); err != nil {
+	config, err := p.config()
+	if err != nil {
+		return nil, err
+	}
+	if p.member, err = coordination.New(config); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	run := []func(context.Context) error{p.member.Run}
@@ -73,9 +76,9 @@ func (n *Node) start(name string, resources []string) (*process, error) {
 }
 
 // config returns the configuration of the process's part in the coordination.
-func (p *process) config() coordination.Config {
+func (p *process) config() (config coordination.Config, err error) {
 	n := p.node
-	config := coordination.Config{
+	config = coordination.Config{
 		RunDir: n.runDir(), Disk: p.disk.product(), SysRoot: "/nonexistent", KubeletDir: n.kubeletDir(),
 		Log: p.log, Observer: &n.observer,
 		Socket: p.socket, OverSocket: !n.options.Direct, PodResources: n.records, Tree: n.hardware.Tree,
@@ -83,14 +86,16 @@ func (p *process) config() coordination.Config {
 	}
 	config.Intent.Policy = n.options.policy()
 	if n.options.Published {
-		config.Publisher = p.publisher()
+		if config.Publisher, err = p.publisher(); err != nil {
+			return config, err
+		}
 	}
 	config.Intent.Sources = intent.Choice{intent.PodResources}
 	if source := n.options.Source; source != "" {
 		config.Intent.Sources = intent.Choice{source, intent.PodResources}
 		config.Intent.Readers = map[intent.Source]intent.Reader{source: n.records.pods}
 	}
-	return config
+	return config, nil
 }
 
 // offer returns the work of the plugin of a resource.

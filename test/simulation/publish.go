@@ -81,12 +81,10 @@ func (b *board) read() *v1alpha1.NodeTopology {
 }
 
 // publisher returns the publisher of a process.
-func (p *process) publisher() coordination.Publisher {
+func (p *process) publisher() (coordination.Publisher, error) {
 	n := p.node
 	return publish.New(publish.Config{
-		Reader: publish.NewReader(publish.ReaderConfig{
-			Sys: n.hardware, KubeletDir: n.kubeletDir(), Configz: n.configz, Pods: n.records.each, Log: p.log,
-		}),
+		Sys: n.hardware, KubeletDir: n.kubeletDir(), Configz: n.configz, Pods: n.records.each,
 		Sinks: []publish.Sink{&n.board}, Watch: n.board.watch, Published: func(string, error) {}, Log: p.log,
 	})
 }

@@ -278,9 +278,5 @@ func (f *Flags) registerPublishing(set *pflag.FlagSet) {
 	set.StringVar(&f.config.Dir, "kubelet-config-dir", "",
 		"folder of the kubelet's configuration drop-ins (--config-dir); without the folder, a policy other than "+
 			"restricted in --kubelet-config counts as unknown for the choice of devices")
-	var targets []string
-	for _, target := range publish.All {
-		targets = append(targets, string(target))
-	}
-	plainflag.Words(set, "publish", targets...)
+	plainflag.Words(set, "publish", publish.All...)
 }

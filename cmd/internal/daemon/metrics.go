@@ -92,11 +92,9 @@ func newCounts(registry *prometheus.Registry) counts {
 			Namespace: namespace, Name: "build_info", Help: "Constant 1 with the version as label.",
 		}, []string{"version"}),
 	}
-	for _, target := range publish.All {
-		if target != publish.KubeNexus { // KubeNexus has labels beside another target's
-			c.published.WithLabelValues(string(target), publishWritten)
-			c.published.WithLabelValues(string(target), publishFailed)
-		}
+	for _, target := range publish.All.Objects() {
+		c.published.WithLabelValues(target, publishWritten)
+		c.published.WithLabelValues(target, publishFailed)
 	}
 	for level := range topology.Level(topology.Levels) {
 		c.pairs.WithLabelValues(level.String())

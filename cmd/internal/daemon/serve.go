@@ -4,14 +4,17 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
 
@@ -56,6 +59,33 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		}
 	}
 	return coordination.New(config)
+}
+
+// newPublisher returns the publisher of the node, or nil if the flags name no target.
+func (f Flags) newPublisher(log *slog.Logger) (coordination.Publisher, error) {
+	if len(f.targets) == 0 {
+		return nil, nil
+	}
+	sys, err := f.Sysfs()
+	if err != nil {
+		return nil, err
+	}
+	config := publish.Config{
+		Targets: f.targets, Node: f.NodeName, NamespaceFile: account + "namespace",
+		Sys: sys, KubeletDir: f.KubeletDir, Files: f.configFiles(),
+		Pods: func(ctx context.Context, each func(*corev1.Pod)) error {
+			return kubelet.ListPods(ctx, f.KubeletDir, each)
+		},
+		Published: f.monitor.Published, Log: log,
+	}
+	if f.Kubelet.Address != "" {
+		config.Configz = kubelet.NewHTTPS(f.kubeletEndpoint()).Configz
+	}
+	publisher, err := publish.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("--publish: %w", err)
+	}
+	return publisher, nil
 }
 
 // Unsound returns the receiver of unsound devices, nil without events.

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
@@ -39,25 +42,28 @@ func TestPublish(t *testing.T) {
 	})
 }
 
-// publisher is a client with the token of the daemon on a node, for objects of a node.
-func (c *cluster) publisher(on, of string) *publish.Client {
+// publisher returns the configuration of a publisher with the token of the daemon on a node, for all objects
+// of a node.
+func (c *cluster) publisher(on, of string) publish.Config {
 	c.t.Helper()
 	pod := c.create(daemonOf(fmt.Sprintf("tandem-%s-%s", on, of), on))
-	client, err := publish.NewClient(c.Bearer(c.token(pod)), of)
-	if err != nil {
+	namespace := filepath.Join(c.t.TempDir(), "namespace")
+	if err := os.WriteFile(namespace, []byte(daemonNamespace), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
-	return client
+	return publish.Config{
+		Targets: publish.Targets{"tandem", "nrt", "nfd"}, Server: c.Bearer(c.token(pod)), Node: of,
+		NamespaceFile: namespace, Log: slog.New(slog.DiscardHandler),
+	}
 }
 
-// sinksOf are all that write to the API server.
-func sinksOf(client *publish.Client) []*publish.ObjectSink {
-	log := slog.New(slog.DiscardHandler)
-	return []*publish.ObjectSink{
-		publish.NewObjectSink("tandem", client, false, publish.NodeTopology, log),
-		publish.NewObjectSink("nrt", client, true, publish.Zones, log),
-		publish.NewObjectSink("nfd", client, false, publish.NodeFeature(daemonNamespace, publish.BuildLabels), log),
+func sinksOf(t *testing.T, config publish.Config) []publish.Sink {
+	t.Helper()
+	sinks, _, err := publish.NewSinks(config)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return sinks
 }
 
 func factsOf(t *testing.T, machine string) publish.Facts {
@@ -73,11 +79,11 @@ func factsOf(t *testing.T, machine string) publish.Facts {
 // started either; and people see the columns.
 func (c *cluster) recorded(t *testing.T) {
 	for _, name := range machines.Names() {
-		f, client := factsOf(t, name), c.publisher(name, name)
-		for _, sink := range sinksOf(client) {
+		f, config := factsOf(t, name), c.publisher(name, name)
+		for _, sink := range sinksOf(t, config) {
 			eventually(t, func() error { _, err := sink.Write(t.Context(), f); return err })
 		}
-		for _, sink := range sinksOf(client) {
+		for _, sink := range sinksOf(t, config) {
 			if written, err := sink.Write(t.Context(), f); written || err != nil {
 				t.Errorf("%s, %s: written again: %v, %v", name, sink.Name(), written, err)
 			}
@@ -95,23 +101,25 @@ func (c *cluster) recorded(t *testing.T) {
 	t.Logf("kubectl get ntopo:\n%s", table)
 }
 
+// foreignFeature is a NodeFeature of node a with a label that is not Tandem's.
+const foreignFeature = `{"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": "NodeFeature",
+	"metadata": {"name": "tandem-a", "labels": {"nfd.node.kubernetes.io/node-name": "a"}},
+	"spec": {"features": {"flags": {}, "attributes": {}, "instances": {}},
+		"labels": {"node-restriction.kubernetes.io/team": "another"}}}`
+
 // anotherNode has the daemon of node a write what is of node b.
 func (c *cluster) anotherNode(t *testing.T) {
 	f := factsOf(t, "oci-mi300x-derived")
-	for _, sink := range sinksOf(c.publisher("a", "b")) {
+	for _, sink := range sinksOf(t, c.publisher("a", "b")) {
 		c.refused(t, "the token of tandem on node a is for the objects of that node alone", func() error {
 			_, err := sink.Write(t.Context(), f)
 			return err
 		})
 	}
-	client := c.publisher("a", "a")
-	foreign := publish.NodeFeature(daemonNamespace, func(publish.Facts) map[string]string {
-		return map[string]string{"node-restriction.kubernetes.io/team": "another"}
-	})
-	sink := publish.NewObjectSink("nfd", client, false, foreign, slog.New(slog.DiscardHandler))
+	own := c.Client(c.publisher("a", "a").Server).Discovery().RESTClient()
 	c.refused(t, "labels of tandem.dev and numa.kubenexus.io alone", func() error {
-		_, err := sink.Write(t.Context(), f)
-		return err
+		return own.Patch(types.ApplyPatchType).AbsPath("/apis/nfd.k8s-sigs.io/v1alpha1/namespaces", daemonNamespace,
+			"nodefeatures/tandem-a").Param("fieldManager", "tandem").Body([]byte(foreignFeature)).Do(t.Context()).Error()
 	})
 	daemon := c.Client(c.Bearer(c.token(c.create(daemonOf("reader", "a")))))
 	_, err := daemon.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})

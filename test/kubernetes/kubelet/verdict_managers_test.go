@@ -30,7 +30,7 @@ func (w *judgedWorld) manage(random *rand.Rand) {
 	w.equip(random)
 	w.kubelet.CPUManagerPolicy, w.kubelet.MemoryManagerPolicy = "none", "None"
 	if random.IntN(3) > 0 {
-		w.kubelet.CPUManagerPolicy = publish.CPUStatic
+		w.kubelet.CPUManagerPolicy = "static"
 		w.kubelet.CPUManagerPolicyOptions = w.cpuOptions(random)
 		w.kubelet.ReservedSystemCPUs = "0"
 		if random.IntN(2) == 0 {
@@ -38,7 +38,7 @@ func (w *judgedWorld) manage(random *rand.Rand) {
 		}
 	}
 	if random.IntN(3) > 0 {
-		w.kubelet.MemoryManagerPolicy = publish.MemoryStatic
+		w.kubelet.MemoryManagerPolicy = "Static"
 	}
 }
 
@@ -114,8 +114,8 @@ func (w *judgedWorld) nodeCPUs() map[int]topology.CPUSet {
 	return cpus
 }
 
-func (w *judgedWorld) hasCPUs() bool   { return w.kubelet.CPUManagerPolicy == publish.CPUStatic }
-func (w *judgedWorld) hasMemory() bool { return w.kubelet.MemoryManagerPolicy == publish.MemoryStatic }
+func (w *judgedWorld) hasCPUs() bool   { return w.kubelet.CPUManagerPolicy == "static" }
+func (w *judgedWorld) hasMemory() bool { return w.kubelet.MemoryManagerPolicy == "Static" }
 
 // numaNodes are what would be read of them.
 func (w *judgedWorld) numaNodes() []publish.NUMANode {

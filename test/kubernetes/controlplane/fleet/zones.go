@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -59,17 +60,22 @@ func (z *zones) write(ctx context.Context, a *api, node string, held []v1alpha1.
 			f.Devices[pod.UID+"/"+c.Name] = z.ids(c.Devices)
 		}
 	}
-	o := publish.Zones(f, publish.Node{Name: node, UID: types.UID(node)}) // no collector compares the UID
-	return Apply(ctx, a.rest, o)
+	return ApplyZones(ctx, a.rest, node, publish.BuildZones(f))
 }
 
-// Apply applies an object like a node's publisher.
-func Apply(ctx context.Context, client rest.Interface, o publish.Object) error {
-	body, err := json.Marshal(o.Body)
+// ZonesCollection is the path of the NodeResourceTopology objects at the API server.
+const ZonesCollection = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+
+// ApplyZones applies the zones of a node like the node's publisher.
+func ApplyZones(ctx context.Context, client rest.Interface, node string, t *publish.ResourceTopology) error {
+	t.Name, t.Labels = node, map[string]string{"app.kubernetes.io/managed-by": "tandem"}
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}
+	t.OwnerReferences = []metav1.OwnerReference{owner} // no collector compares the UID
+	body, err := json.Marshal(t)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", o, err)
+		return fmt.Errorf("write the zones of %s: %w", node, err)
 	}
-	return client.Patch(types.ApplyPatchType).AbsPath(o.String()).Param("fieldManager", publish.FieldManager).
+	return client.Patch(types.ApplyPatchType).AbsPath(ZonesCollection, node).Param("fieldManager", "tandem").
 		Body(body).Do(ctx).Error()
 }
 

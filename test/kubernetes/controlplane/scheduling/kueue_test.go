@@ -14,7 +14,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/manifest"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
@@ -56,7 +55,7 @@ func startQueue(t *testing.T, o plane.Options) *queue {
 	wrong := func(p fleet.Pod) bool { return isPart(p) || pairsPerNUMA[p.Node] != "4" }
 	q := &queue{newWorld(t, o, fleet.Options{Nodes: len(pairsPerNUMA), VFs: 1}, wrong)}
 	for node, pairs := range pairsPerNUMA {
-		q.patchNode(node, fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, publish.LabelPairsPerNUMA, pairs))
+		q.patchNode(node, fmt.Sprintf(`{"metadata": {"labels": {"tandem.dev/pairs-per-numa": %q}}}`, pairs))
 	}
 	q.plane.StartControllers("job-controller")
 	choice{schedulers: []started{byTandem}}.start(q.plane)

@@ -90,11 +90,9 @@ func (n *zoned) publish() {
 		f.Devices[pod+"/app"] = held
 	}
 	n.version++
-	object := publish.Zones(f, publish.Node{Name: n.name, UID: types.UID(n.name)})
-	object.Body.(*publish.ResourceTopology).Annotations = map[string]string{
-		"test.tandem.dev/version": fmt.Sprint(n.version),
-	}
-	if err := fleet.Apply(n.t.Context(), n.client.Discovery().RESTClient(), object); err != nil {
+	zones := publish.BuildZones(f)
+	zones.Annotations = map[string]string{"test.tandem.dev/version": fmt.Sprint(n.version)}
+	if err := fleet.ApplyZones(n.t.Context(), n.client.Discovery().RESTClient(), n.name, zones); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/publish"
+	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/manifest"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 )
@@ -48,7 +48,7 @@ func (c choice) prepare(t *testing.T, p *plane.Plane) {
 	if err := manifest.ApplyFolder(ctx, admin, "../../../definitions/noderesourcetopology", ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := manifest.Served(ctx, admin, publish.ZonesCollection); err != nil {
+	if err := manifest.Served(ctx, admin, fleet.ZonesCollection); err != nil {
 		t.Fatal(err)
 	}
 	rights := p.Client(admin).RbacV1()
