@@ -80,7 +80,7 @@
 //     and the kubelet's pods.
 //   - admission.openAllocates: open Allocates; a second; the plugin's report; List is not read.
 //   - survey, for people: the holders; the holders; after surveyTTL, or a decision; the kubelet's records.
-//   - history, for people: decisions; history.Most; never; without influence on decisions.
+//   - history, for people: decisions; 256; never; without influence on decisions.
 //   - coordinator.json: all of the above, 4,096 of found and 256 own Allocates; 16 MiB; each change; read
 //     once, at a start.
 //   - pairs files: containers' devices; the checkpoint; each Allocate, 10 minutes; the checkpoint: a file

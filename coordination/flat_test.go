@@ -15,7 +15,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology"
@@ -131,11 +130,14 @@ func (p *pairOfNodes) admit(t testing.TB) {
 	}
 }
 
+// decisions is the number of decisions that a server keeps.
+const decisions = 256
+
 // Goroutines, descriptors and memory do not grow with the number of admissions.
 func TestNodesStayFlat(t *testing.T) {
 	p := newPairOfNodes(t)
 	rounds := scale.Rounds(*rounds)
-	for range max(rounds/10, 2*history.Most) {
+	for range max(rounds/10, 2*decisions) {
 		p.admit(t)
 	}
 	before := measureUsage(t)
@@ -201,8 +203,8 @@ func TestMemoryAtCapacity(t *testing.T) {
 		t.Skip("without -capacity")
 	}
 	p := newPairOf(t, "oci-mi300x-derived", 1, map[string]int{gpus: 2000, vfs: 1000})
-	for n := range history.Most/2 + 1 {
-		if p.admit(t); n > 0 && n < history.Most/2 {
+	for n := range decisions/2 + 1 {
+		if p.admit(t); n > 0 && n < decisions/2 {
 			continue
 		}
 		runtime.GC()

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/test/scale"
 )
 
@@ -37,7 +36,7 @@ func TestLoad(t *testing.T) {
 	for i := range clients {
 		clients[i] = p.connect(t)
 	}
-	for range 2 * history.Most { // until the history is full
+	for range 2 * decisions { // until the history is full
 		p.ask(t, clients[0], time.Now())
 	}
 	before := measureUsage(t)

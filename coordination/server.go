@@ -26,7 +26,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
@@ -158,7 +157,7 @@ func (s *nodeServer) Allocated(ctx context.Context, q *api.AllocatedRequest) (*a
 	}
 	answer := &api.AllocatedResponse{Devices: slices.Clone(taken.Order), Refusal: taken.Refusal}
 	if to := taken.Container; to != nil {
-		answer.Container = history.Owner(*to, "")
+		answer.Container = &api.Owner{Namespace: to.Namespace, Pod: to.Pod.Name, Container: to.Name}
 	}
 	return answer, nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
@@ -45,12 +44,12 @@ func (tx *transaction) answerQuestion(
 	p := tx.makePlan(&choice, q, &container, o)
 	kind := tx.resources[q.GetResource()].Kind
 	tx.observe(func(to DecisionObserver) { to.QuestionAnswered(known.Source) })
-	tx.decision = history.New(&api.Decision{
+	tx.decision = newDecision(&api.Decision{
 		TimeUnixNano: o.asked.UnixNano(), TookNano: int64(tx.now().Sub(o.asked)), Asked: true,
 		Known: known.For(kind), Resource: q.GetResource(), Size: q.GetSize(),
 		Available: uint32(len(q.GetAvailable())), MustInclude: q.GetMustInclude(),
 		Chosen: p.Devices[q.GetResource()], Planned: deviceLists(p.otherDevices(q.GetResource())),
-	}, history.Input{Tree: tx.tree, Request: request, Choice: choice}, container.Likely(), container.PodUID())
+	}, decisionInput{tree: tx.tree, request: request, choice: choice}, container.Likely(), container.PodUID())
 	return p.Devices[q.GetResource()], known.For(kind) + "; " + choice.Reason, nil
 }
 

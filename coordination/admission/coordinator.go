@@ -74,7 +74,7 @@
 // permissions is renamed to coordinator.json.bad; without the file, the kubelet's records suffice. The
 // ledger.json of an earlier version is removed.
 //
-// The last 256 decisions are kept in memory for "tandem explain" (package history). Devices of ended
+// The last 256 decisions are kept in memory for "tandem explain" (history.go). Devices of ended
 // containers are shown as free, after a survey of the kubelet (survey.go, status.go).
 //
 // # Pairs files
@@ -135,7 +135,7 @@ func newCoordinator(
 ) *Coordinator {
 	committed := &committedState{now: now, began: now()}
 	committed.state.Store(newState(tree))
-	committed.history.IsHeld = func(uid, resource, id string) bool {
+	committed.history.isHeld = func(uid, resource, id string) bool {
 		h := committed.current().books().holders.Of(resource, id)
 		return h != nil && slices.Contains(h.Devices[resource], id) && (uid == "" || h.UID == "" || h.UID == uid)
 	}

@@ -10,9 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
@@ -49,12 +50,12 @@ func (i *inspector) Explain(
 ) ([]*api.Decision, error) {
 	name := podName{namespace, pod, container}
 	view, known := i.readPod(ctx, name)
-	var found []history.Decision
+	var found []decision
 	var containers []string
 	var ours bool
 	i.committed.locked(func() {
 		log := &i.committed.history
-		found, containers = log.Of(view, name.accepts), containersOf(log, name, view)
+		found, containers = log.of(view, name.accepts), containersOf(log, name, view)
 		ours = showsDevices(i.committed.current().resources, view, name.accepts)
 	})
 	switch {
@@ -66,11 +67,11 @@ func (i *inspector) Explain(
 		return nil, emptyAnswer(name, view, known, ours)
 	}
 	if name.namespace == "" {
-		name.namespace = found[0].Container.Namespace
+		name.namespace = found[0].container.Namespace
 		for _, e := range found {
-			if e.Container.Namespace != name.namespace {
+			if e.container.Namespace != name.namespace {
 				return nil, fmt.Errorf("explain %s: pods in the namespaces %s and %s have this name; use NAMESPACE/%[1]s",
-					name.pod, name.namespace, e.Container.Namespace)
+					name.pod, name.namespace, e.container.Namespace)
 			}
 		}
 	}
@@ -79,16 +80,16 @@ func (i *inspector) Explain(
 
 // Recent returns all known decisions, the oldest first, including decisions for unknown containers.
 func (i *inspector) Recent() []*api.Decision {
-	var all []history.Decision
-	i.committed.locked(func() { all = i.committed.history.All() })
+	var all []decision
+	i.committed.locked(func() { all = i.committed.history.all() })
 	return encodeDecisions(all)
 }
 
 // encodeDecisions returns decisions in the wire format.
-func encodeDecisions(all []history.Decision) []*api.Decision {
+func encodeDecisions(all []decision) []*api.Decision {
 	encoded := make([]*api.Decision, 0, len(all))
 	for _, d := range all {
-		encoded = append(encoded, d.Encode())
+		encoded = append(encoded, d.encode())
 	}
 	return encoded
 }
@@ -115,14 +116,14 @@ func (i *inspector) readPod(ctx context.Context, name podName) (kubelet.View, bo
 }
 
 // containersOf returns the names of a pod's containers in a view or in decisions.
-func containersOf(log *history.Log, name podName, view kubelet.View) []string {
+func containersOf(log *decisionLog, name podName, view kubelet.View) []string {
 	pod := podName{namespace: name.namespace, pod: name.pod}
 	known := map[string]bool{}
 	for container := range view.Containers {
 		known[container.Name] = true
 	}
-	for _, e := range log.Of(view, pod.accepts) {
-		known[e.Container.Name] = true
+	for _, e := range log.of(view, pod.accepts) {
+		known[e.container.Name] = true
 	}
 	return slices.Sorted(maps.Keys(known))
 }
@@ -138,17 +139,35 @@ func emptyAnswer(name podName, view kubelet.View, known, ours bool) error {
 	switch {
 	case !known:
 		return fmt.Errorf("explain %s: not among the last %d decisions, and this kubelet does not report "+
-			"single pods (kubelets report them from 1.34 on); %s", pod, history.Most, unasked)
+			"single pods (kubelets report them from 1.34 on); %s", pod, maxDecisions, unasked)
 	case len(view.Pods) == 0 && name.namespace == "":
 		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no such "+
-			"pod of namespace default; %s", pod, history.Most, unasked)
+			"pod of namespace default; %s", pod, maxDecisions, unasked)
 	case len(view.Pods) == 0:
 		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no such "+
-			"pod; %s", pod, history.Most, unasked)
+			"pod; %s", pod, maxDecisions, unasked)
 	case ours:
 		return fmt.Errorf("explain %s: the decision is older than the last %d decisions, and its record was lost "+
-			"with a boot or the removal of the run folder", pod, history.Most)
+			"with a boot or the removal of the run folder", pod, maxDecisions)
 	default:
 		return errors.New("explain " + pod + ": the pod has no device of these plugins")
 	}
+}
+
+// encode converts a decision to its wire format.
+func (e *decision) encode() *api.Decision {
+	m := proto.CloneOf(e.message.get())
+	if e.container != nil {
+		m.Container = encodeOwner(*e.container, e.podUID)
+	}
+	m.PodUid, m.Allocated, m.Refusal, m.Held = e.podUID, e.allocated, e.refusal, e.held
+	if !e.allocatedAt.IsZero() {
+		m.AllocatedUnixNano = e.allocatedAt.UnixNano()
+	}
+	return m
+}
+
+// encodeOwner converts a container to its wire format; an empty UID means unknown.
+func encodeOwner(c kubelet.Container, uid string) *api.Owner {
+	return &api.Owner{Namespace: c.Namespace, Pod: c.Pod.Name, Container: c.Name, Uid: uid}
 }

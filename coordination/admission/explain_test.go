@@ -14,7 +14,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -108,16 +107,16 @@ func TestNothingToExplain(t *testing.T) {
 	}
 	record := func(namespace, pod, container, id string) {
 		c := &kubelet.Container{Pod: kubelet.Pod{Namespace: namespace, Name: pod}, Name: container}
-		a.coordinator.history.RecordAllocation(history.Allocation{
-			At: a.now, Container: c, Resource: gpus, IDs: []string{id},
+		a.coordinator.history.recordAllocate(answeredAllocate{
+			at: a.now, container: c, resource: gpus, ids: []string{id},
 		})
 	}
 	a.admit(a.add("train"), "worker", wish{1, 1})
 	a.add("idle")
-	a.coordinator.history.IsHeld = nil // as after a boot
-	for i := range history.Most {
-		a.coordinator.history.RecordAllocation(history.Allocation{
-			At: a.now, Resource: gpus, IDs: []string{fmt.Sprint("other-", i)},
+	a.coordinator.history.isHeld = nil // as after a boot
+	for i := range maxDecisions {
+		a.coordinator.history.recordAllocate(answeredAllocate{
+			at: a.now, resource: gpus, ids: []string{fmt.Sprint("other-", i)},
 		})
 	}
 	fails("team", "gone", "", "the kubelet of this node runs no such pod")
@@ -164,9 +163,9 @@ func TestExplainLasts(t *testing.T) {
 		return told
 	}
 	before := explain()
-	for i := range 2 * history.Most {
-		a.coordinator.history.RecordAllocation(history.Allocation{
-			At: a.now, Resource: gpus, IDs: []string{fmt.Sprint("other-", i)},
+	for i := range 2 * maxDecisions {
+		a.coordinator.history.recordAllocate(answeredAllocate{
+			at: a.now, resource: gpus, ids: []string{fmt.Sprint("other-", i)},
 		})
 	}
 	a.crashes, a.random = true, rand.New(certain{})
@@ -187,14 +186,14 @@ func (certain) Uint64() uint64 { return 0 }
 // A decision that cannot be read is no reason to lose the others' devices.
 func TestDecisionsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	var log history.Log
-	for _, saved := range [][]history.Saved{
+	var log decisionLog
+	for _, saved := range [][]savedDecision{
 		{{Fixed: []byte("{")}},
 		{{Fixed: []byte("{}"), Allocated: []string{"x"}}},
 		{{Fixed: []byte(`{"resource": "amd.com/gpu"}`)}},
-		make([]history.Saved, history.Most+1),
+		make([]savedDecision, maxDecisions+1),
 	} {
-		if err := log.Restore(saved); err == nil || len(log.All()) > 0 {
+		if err := log.restore(saved); err == nil || len(log.all()) > 0 {
 			t.Errorf("%d decisions: %v", len(saved), err)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -189,9 +188,9 @@ type Taken struct {
 // acceptGrant records a grant and returns its devices in the container's order.
 func (tx *transaction) acceptGrant(g grant) (order []string) {
 	order = orderDevices(tx.books(), g)
-	tx.handover = &history.Allocation{
-		At: tx.now(), Container: g.container.Likely(), PodUID: g.container.PodUID(), Resource: g.resource,
-		IDs: order, Asked: g.asked,
+	tx.handover = &answeredAllocate{
+		at: tx.now(), container: g.container.Likely(), podUID: g.container.PodUID(), resource: g.resource,
+		ids: order, asked: g.asked,
 	}
 	tx.open.Devices[g.resource] = order
 	if r := tx.resources[g.resource]; r != nil && r.Kind == device.GPU && len(tx.open.Files) > 0 {
@@ -206,11 +205,11 @@ func (tx *transaction) acceptGrant(g grant) (order []string) {
 func (tx *transaction) refuseGrant(g grant, outcome Outcome, why refusal) (taken Taken) {
 	tx.endAdmission()
 	c, resource, ids := g.container, g.resource, g.ids
-	refused := &history.Allocation{
-		At: tx.now(), Resource: resource, IDs: ids, Refusal: why.full(), Asked: g.asked,
+	refused := &answeredAllocate{
+		at: tx.now(), resource: resource, ids: ids, refusal: why.full(), asked: g.asked,
 	}
 	if c != nil {
-		refused.Container, refused.PodUID = c.Likely(), c.PodUID()
+		refused.container, refused.podUID = c.Likely(), c.PodUID()
 	}
 	tx.error("refuse", "resource", resource, "devices", ids, "outcome", outcome, "reason", why.said, "held_by",
 		why.owners)

@@ -3,14 +3,18 @@
 package admission
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -27,7 +31,7 @@ type savedState struct {
 	Admission *savedAdmission          `json:"admission,omitempty"`
 	Seen      savedListing             `json:"seen"`
 	Known     map[string]holders.Known `json:"known,omitempty"`
-	Decisions []history.Saved          `json:"decisions,omitempty"` // of living containers
+	Decisions []savedDecision          `json:"decisions,omitempty"` // of living containers
 }
 
 // savedAdmission is the open admission, with what its asker does not save.
@@ -50,14 +54,14 @@ const maxPods = 64
 // save returns the state to be written.
 func (c *committedState) save() savedState {
 	s := c.current()
-	var decisions []history.Decision
-	c.locked(func() { decisions = c.history.All() })
+	var decisions []decision
+	c.locked(func() { decisions = c.history.all() })
 	return savedState{
 		Resources: s.resources.Save(), Allocates: s.allocates,
 		Found:     s.found[max(0, len(s.found)-maxHolders):],
 		Unlisted:  s.unlisted,
 		Admission: saveAdmission(s.open, c.now()), Seen: saveListing(s.listing), Known: s.known,
-		Decisions: history.Save(decisions),
+		Decisions: saveDecisions(decisions),
 	}
 }
 
@@ -113,7 +117,7 @@ func (c *committedState) restore(k savedState, log *slog.Logger) error {
 	}
 	next.listing = k.Seen.restore()
 	c.state.Store(next)
-	if err := c.history.Restore(k.Decisions); err != nil {
+	if err := c.history.restore(k.Decisions); err != nil {
 		log.Warn("history of decisions not restored", "error", err)
 	}
 	return nil
@@ -180,4 +184,56 @@ func Saved(runDir, boot string) (device.Resources, error) {
 		return nil, err
 	}
 	return device.RestoreResources(saved.Resources)
+}
+
+// savedDecision is the file format of a decision.
+type savedDecision struct {
+	Container   *kubelet.Container `json:"container,omitempty"`
+	PodUID      string             `json:"uid,omitempty"`
+	Allocated   []string           `json:"allocated"`
+	AllocatedAt time.Time          `json:"given"`
+	Fixed       json.RawMessage    `json:"decision"` // api.Decision
+}
+
+// saveDecisions converts the decisions whose containers hold their devices to their file format. It completes
+// the messages of all decisions, and omits decisions that fail to encode.
+func saveDecisions(decisions []decision) []savedDecision {
+	saved := make([]savedDecision, 0, len(decisions))
+	for _, e := range decisions {
+		m := e.message.get()
+		if !e.held {
+			continue
+		}
+		if fixed, err := protojson.Marshal(m); err == nil {
+			saved = append(saved, savedDecision{e.container, e.podUID, e.allocated, e.allocatedAt, fixed})
+		}
+	}
+	return saved
+}
+
+// restore replaces the decisions of an empty log by those that an earlier server saved. If the saved
+// decisions are invalid, restore returns an error and the log stays empty.
+func (d *decisionLog) restore(saved []savedDecision) error {
+	restored := decisionLog{isHeld: d.isHeld}
+	if len(saved) > maxDecisions {
+		return fmt.Errorf("%d decisions, more than %d", len(saved), maxDecisions)
+	}
+	for _, s := range saved {
+		m := &api.Decision{}
+		if err := protojson.Unmarshal(s.Fixed, m); err != nil {
+			return fmt.Errorf("parse a decision: %w", err)
+		}
+		if m.GetResource() == "" || len(s.Allocated) == 0 {
+			return errors.New("a decision without resource or allocated devices")
+		}
+		e := &decision{
+			container: s.Container, podUID: s.PodUID, allocated: s.Allocated, allocatedAt: s.AllocatedAt,
+			resource: m.GetResource(), message: &decisionMessage{whole: m, cost: messageBytes(m)},
+		}
+		restored.entries = append(restored.entries, e)
+		restored.index(e)
+	}
+	restored.fit()
+	*d = restored
+	return nil
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
@@ -143,7 +142,7 @@ type committedState struct {
 	state atomic.Pointer[state]
 
 	mu        sync.Mutex // held during a decision, never during I/O
-	history   history.Log
+	history   decisionLog
 	announced system.Signal // raised by an announcement, and when a plugin leaves
 	closed    bool          // a different server decides now
 }

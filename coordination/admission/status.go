@@ -11,7 +11,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
@@ -74,7 +73,7 @@ func ownerOf(h *holders.Holder) *api.Owner {
 	if h.Pod == (kubelet.Pod{}) || h.Name == "" {
 		return nil
 	}
-	return history.Owner(h.Container(), h.UID)
+	return encodeOwner(h.Container(), h.UID)
 }
 
 // switchesWithFree returns the switches with a free device of a kind.
@@ -187,8 +186,8 @@ type report struct {
 	events  []func(DecisionObserver)
 
 	view     kubelet.Reading[kubelet.View] // of PodResources: names the containers of earlier decisions
-	decision *history.Decision             // the answered question, nil for none
-	handover *history.Allocation           // the answered Allocate, nil for none
+	decision *decision                     // the answered question, nil for none
+	handover *answeredAllocate             // the answered Allocate, nil for none
 	paired   *openAdmission                // with the pairs files that are due, nil for none
 }
 
@@ -214,14 +213,14 @@ func (r *report) publish(log *slog.Logger, to DecisionObserver) {
 }
 
 // addToHistory adds the decision to the history.
-func (r *report) addToHistory(log *history.Log) {
+func (r *report) addToHistory(log *decisionLog) {
 	if view, err := r.view.Get(); err == nil {
-		log.Resolve(view)
+		log.resolveContainers(view)
 	}
 	if r.decision != nil {
-		log.Add(r.decision)
+		log.add(r.decision)
 	}
 	if r.handover != nil {
-		log.RecordAllocation(*r.handover)
+		log.recordAllocate(*r.handover)
 	}
 }

@@ -84,8 +84,8 @@ func TestQuestionRightAfterATakeover(t *testing.T) {
 				_, why, err := next.Prefer(t.Context(), &api.PreferRequest{
 					Resource: vfs, Available: ids(a.all[vfs]), Size: 2,
 				})
-				history := next.history.All()
-				pairs := history[len(history)-1].Encode().GetPairs()
+				history := next.history.all()
+				pairs := history[len(history)-1].encode().GetPairs()
 				switch waited := time.Since(began); {
 				case err != nil:
 					t.Error(err)

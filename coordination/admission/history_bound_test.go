@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package history
+package admission
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// machine returns a recorded machine with the addresses of its GPUs and NICs.
-func machine(t *testing.T) (tree *topology.Tree, gpus, nics []topology.Address) {
+// deviceAddresses returns a recorded machine with the addresses of its GPUs and NICs.
+func deviceAddresses(t *testing.T) (tree *topology.Tree, gpus, nics []topology.Address) {
 	t.Helper()
 	tree, err := machines.Tree("oci-mi300x-derived", 0)
 	if err != nil {
@@ -36,8 +36,8 @@ func machine(t *testing.T) (tree *topology.Tree, gpus, nics []topology.Address) 
 	return tree, gpus, nics
 }
 
-// shared returns devices: each function with that many replicas.
-func shared(functions []topology.Address, often int) []placement.Device {
+// shareDevices returns devices: each function with that many replicas.
+func shareDevices(functions []topology.Address, often int) []placement.Device {
 	var devices []placement.Device
 	for _, address := range functions {
 		for n := range often {
@@ -49,8 +49,8 @@ func shared(functions []topology.Address, often int) []placement.Device {
 	return devices
 }
 
-// asked returns the message of a decision about a GPU and a NIC, and its question.
-func asked(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) (*api.Decision, Input) {
+// decide returns the message of a decision about a GPU and a NIC, and its question.
+func decide(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) (*api.Decision, decisionInput) {
 	t.Helper()
 	request := placement.Request{
 		GPUs: []placement.Half{{Count: 1, Free: gpus}}, VFs: []placement.Half{{Count: 1, Free: nics}},
@@ -62,7 +62,7 @@ func asked(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) (*a
 	}
 	return &api.Decision{
 		TimeUnixNano: 1, Asked: true, Resource: "nvidia.com/gpu", Size: 1, Chosen: []string{choice.GPUs[0].ID},
-	}, Input{tree, request, choice}
+	}, decisionInput{tree, request, choice}
 }
 
 // heap returns the live heap in bytes.
@@ -78,47 +78,47 @@ func heap() int {
 // the next server is written or not. Without the bound, the lists of this log would take 250 MiB, and its
 // trees twice mostBytes.
 func TestLogIsBoundedInBytes(t *testing.T) {
-	tree, gpus, nics := machine(t)
+	tree, gpus, nics := deviceAddresses(t)
 	read := func() *topology.Tree {
-		tree, _, _ := machine(t)
+		tree, _, _ := deviceAddresses(t)
 		return tree
 	}
-	replicas, hcas := shared(gpus, 2000), shared(nics[:min(8, len(nics))], 1000)
-	few, fewNICs := shared(gpus, 1), shared(nics, 1)
-	longLists := func() *Decision {
-		m, q := asked(t, tree, few, fewNICs)
-		q.Request.GPUs[0].Free, q.Request.VFs[0].Free = slices.Clone(replicas), slices.Clone(hcas)
-		q.Request.Spare = placement.Devices{GPUs: slices.Clone(replicas), VFs: slices.Clone(hcas)}
-		return New(m, q, nil, "")
+	replicas, hcas := shareDevices(gpus, 2000), shareDevices(nics[:min(8, len(nics))], 1000)
+	few, fewNICs := shareDevices(gpus, 1), shareDevices(nics, 1)
+	longLists := func() *decision {
+		m, q := decide(t, tree, few, fewNICs)
+		q.request.GPUs[0].Free, q.request.VFs[0].Free = slices.Clone(replicas), slices.Clone(hcas)
+		q.request.Spare = placement.Devices{GPUs: slices.Clone(replicas), VFs: slices.Clone(hcas)}
+		return newDecision(m, q, nil, "")
 	}
 	for name, c := range map[string]struct {
-		next  func() *Decision
+		next  func() *decision
 		saved bool // the file is written after each decision
 	}{
 		"long lists": {longLists, false},
-		"other trees": {func() *Decision {
-			m, q := asked(t, read(), few, fewNICs)
-			return New(m, q, nil, "")
+		"other trees": {func() *decision {
+			m, q := decide(t, read(), few, fewNICs)
+			return newDecision(m, q, nil, "")
 		}, false},
-		"short lists": {func() *Decision {
-			m, q := asked(t, tree, few, fewNICs)
-			return New(m, q, nil, "")
+		"short lists": {func() *decision {
+			m, q := decide(t, tree, few, fewNICs)
+			return newDecision(m, q, nil, "")
 		}, true},
-		"long names": {func() *Decision {
-			m, q := asked(t, tree, few, fewNICs)
+		"long names": {func() *decision {
+			m, q := decide(t, tree, few, fewNICs)
 			m.MustInclude = []string{strings.Repeat("x", mostBytes/10)}
-			return New(m, q, nil, "")
+			return newDecision(m, q, nil, "")
 		}, true},
 	} {
-		var log Log
+		var log decisionLog
 		before := heap()
-		for range Most + 10 {
-			log.Add(c.next())
+		for range maxDecisions + 10 {
+			log.add(c.next())
 			if got := log.bytes(); got > mostBytes {
 				t.Fatalf("%s: %d bytes by its own count", name, got)
 			}
 			if c.saved {
-				Save(log.All())
+				saveDecisions(log.all())
 			}
 		}
 		after := heap() - before
@@ -127,11 +127,11 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 		if after > mostBytes*3/2 {
 			t.Errorf("%s: %d bytes are live, more than %d", name, after, mostBytes)
 		}
-		if name != "long names" && len(log.entries) != Most {
+		if name != "long names" && len(log.entries) != maxDecisions {
 			t.Errorf("%s: %d decisions", name, len(log.entries))
 		}
-		dropped := slices.ContainsFunc(log.All(), func(e Decision) bool {
-			return strings.Contains(e.Encode().String(), resultDropped)
+		dropped := slices.ContainsFunc(log.all(), func(e decision) bool {
+			return strings.Contains(e.encode().String(), resultDropped)
 		})
 		if dropped == c.saved {
 			t.Errorf("%s: what each switch alone would have given is dropped: %t", name, dropped)
@@ -143,16 +143,16 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 // A shortened decision keeps the numbers of free and taken devices and marks the results as dropped.
 func TestShortenedDecision(t *testing.T) {
 	t.Parallel()
-	tree, gpus, nics := machine(t)
-	decide := func() *Decision {
-		m, q := asked(t, tree, shared(gpus, 1), shared(nics, 1))
-		return New(m, q, nil, "")
+	tree, gpus, nics := deviceAddresses(t)
+	made := func() *decision {
+		m, q := decide(t, tree, shareDevices(gpus, 1), shareDevices(nics, 1))
+		return newDecision(m, q, nil, "")
 	}
-	whole, e := decide().Encode(), decide()
+	whole, e := made().encode(), made()
 	for range 2 {
 		e.message.shorten()
 	}
-	short := e.Encode()
+	short := e.encode()
 	if len(short.GetOptions()) == 0 || len(short.GetPairs()) != 1 || e.message.input != nil {
 		t.Errorf("shortened to %v", short)
 	}
@@ -170,11 +170,11 @@ func TestShortenedDecision(t *testing.T) {
 // A decision that is being completed is neither waited for nor shortened by the next decision.
 func TestDecisionBeingCompleted(t *testing.T) {
 	t.Parallel()
-	tree, gpus, nics := machine(t)
-	var log Log
+	tree, gpus, nics := deviceAddresses(t)
+	var log decisionLog
 	for range 2 {
-		m, q := asked(t, tree, shared(gpus, 1), shared(nics, 1))
-		log.Add(New(m, q, nil, ""))
+		m, q := decide(t, tree, shareDevices(gpus, 1), shareDevices(nics, 1))
+		log.add(newDecision(m, q, nil, ""))
 	}
 	first := log.entries[0].message
 	first.mu.Lock()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package history
+package admission
 
 import (
 	"maps"
@@ -23,26 +23,26 @@ func hasChoice(r placement.Request) bool {
 }
 
 // options returns the switches with free devices, by name. Without results, each result is resultDropped.
-func (q *Input) options(results bool) []*api.Option {
+func (q *decisionInput) options(results bool) []*api.Option {
 	found := map[string]*api.Option{}
 	at := func(d placement.Device) *api.Option {
-		name := q.Tree.Switch(d.Address)
+		name := q.tree.Switch(d.Address)
 		if found[name] == nil {
 			found[name] = &api.Option{Switch: name}
 		}
 		return found[name]
 	}
-	for _, d := range freeOf(q.Request.GPUs) {
+	for _, d := range freeOf(q.request.GPUs) {
 		o := at(d)
 		o.FreeGpus++
-		if slices.Contains(q.Choice.GPUs, d) {
+		if slices.Contains(q.choice.GPUs, d) {
 			o.TakenGpus++
 		}
 	}
-	for _, d := range freeOf(q.Request.VFs) {
+	for _, d := range freeOf(q.request.VFs) {
 		o := at(d)
 		o.FreeVfs++
-		if slices.Contains(q.Choice.VFs, d) {
+		if slices.Contains(q.choice.VFs, d) {
 			o.TakenVfs++
 		}
 	}
@@ -51,9 +51,9 @@ func (q *Input) options(results bool) []*api.Option {
 		o := found[name]
 		if !results {
 			o.Result = resultDropped
-		} else if !hasChoice(q.Request) { // the choice would consist of held devices, on any switch
+		} else if !hasChoice(q.request) { // the choice would consist of held devices, on any switch
 			o.Result = resultFixed
-		} else if choice, err := placement.Choose(q.Tree, q.onSwitch(name)); err == nil {
+		} else if choice, err := placement.Choose(q.tree, q.onSwitch(name)); err == nil {
 			o.Result = choice.Reason
 		}
 		sorted = append(sorted, o)
@@ -63,14 +63,14 @@ func (q *Input) options(results bool) []*api.Option {
 
 // onSwitch returns the request in which only devices of one switch may be chosen. Other free devices become
 // spare.
-func (q *Input) onSwitch(name string) placement.Request {
-	r := q.Request
+func (q *decisionInput) onSwitch(name string) placement.Request {
+	r := q.request
 	r.GPUs, r.Spare.GPUs = q.halvesOnSwitch(r.GPUs, r.Spare.GPUs, name)
 	r.VFs, r.Spare.VFs = q.halvesOnSwitch(r.VFs, r.Spare.VFs, name)
 	return r
 }
 
-func (q *Input) halvesOnSwitch(
+func (q *decisionInput) halvesOnSwitch(
 	halves []placement.Half, spare []placement.Device, name string,
 ) ([]placement.Half, []placement.Device) {
 	narrow := slices.Clone(halves)
@@ -78,7 +78,7 @@ func (q *Input) halvesOnSwitch(
 	for i, half := range halves {
 		narrow[i].Free = nil
 		for _, d := range half.Free {
-			if q.Tree.Switch(d.Address) == name {
+			if q.tree.Switch(d.Address) == name {
 				narrow[i].Free = append(narrow[i].Free, d)
 			} else {
 				spare = append(spare, d)
