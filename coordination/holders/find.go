@@ -300,5 +300,5 @@ func (e *ended) hasSuccessor(h *Holder) bool {
 	if h.Pod == (kubelet.Pod{}) || e.isTold(h.UID) {
 		return false
 	}
-	return e.uidOf(h.Pod) != ""
+	return len(e.uidsOf(h.Pod)) > 0
 }

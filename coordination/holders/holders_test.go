@@ -113,6 +113,13 @@ func TestFind(t *testing.T) {
 			Sources: holders.Sources{Recorded: read(two), Pods: living(true, map[string]string{"u2": "b"})},
 			want:    []string{"g2: u2 b/c"},
 		},
+		"of two pods of a name none is known to be the one that List shows": {
+			Sources: holders.Sources{
+				View: view(map[string]string{"a/c": gpus + " g1"}), Recorded: read(record(t, nil)),
+				Pods: living(false, map[string]string{"u1": "a", "u2": "a"}),
+			},
+			want: []string{"g1:  a/c open"},
+		},
 		"pods beside a list that is not all can live": {
 			Sources: holders.Sources{Recorded: read(two), Pods: living(false, map[string]string{"u2": "b"})},
 			want:    []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},

@@ -240,14 +240,22 @@ func (n *podNames) lacks(uid string) bool {
 	return n.untold == nil && n.told.Lack(uid, n.kubelet, known)
 }
 
-// uidOf returns the UID of a pod, "" if unknown.
+// uidOf returns the UID of a pod, "" if unknown, also where a request source lists several pods of the name.
 func (n *podNames) uidOf(pod kubelet.Pod) string {
-	for uid, name := range n.told.Names {
-		if name == pod {
-			return uid
-		}
+	if uids := n.uidsOf(pod); len(uids) == 1 {
+		return uids[0]
 	}
 	return ""
+}
+
+// uidsOf returns the UIDs of the told pods of a name.
+func (n *podNames) uidsOf(pod kubelet.Pod) (uids []string) {
+	for uid, name := range n.told.Names {
+		if name == pod {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
 }
 
 // isKnown reports whether an earlier search has seen a pod.
