@@ -151,13 +151,9 @@ func (s *nodeServer) Allocated(ctx context.Context, q *api.AllocatedRequest) (*a
 	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
 		return nil, err
 	}
-	taken, err := s.coordinator.Allocated(ctx, q.GetResource(), q.GetDevices())
+	answer, err := s.coordinator.Allocated(ctx, q.GetResource(), q.GetDevices())
 	if err != nil {
 		return nil, status.Error(codeOf(err), err.Error())
-	}
-	answer := &api.AllocatedResponse{Devices: slices.Clone(taken.Order), Refusal: taken.Refusal}
-	if to := taken.Container; to != nil {
-		answer.Container = &api.Owner{Namespace: to.Namespace, Pod: to.Pod.Name, Container: to.Name}
 	}
 	return answer, nil
 }

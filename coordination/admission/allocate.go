@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -19,15 +20,17 @@ import (
 // Allocated records devices allocated by the kubelet, in an Allocate that is open until Returned. After ctx
 // is done nothing is refused: the plugin has passed the devices to the container. The error is ErrClosed if
 // nothing was recorded.
-func (c *Coordinator) Allocated(ctx context.Context, resource string, ids []string) (taken Taken, err error) {
+func (c *Coordinator) Allocated(
+	ctx context.Context, resource string, ids []string,
+) (answer *api.AllocatedResponse, err error) {
 	defer c.store.changed.Fire()
 	c.reader.inFlight.addAllocate(resource, ids)
 	a := c.reader.readAllocate(ctx, c.current(), c.now(), resource, ids)
-	taken, refused, err := c.decideAllocate(a, ctx.Err() == nil, refusedStates{})
-	if taken.Refusal != "" && ctx.Err() != nil { // too late
-		taken, _, err = c.decideAllocate(a, false, refused)
+	answer, refused, err := c.decideAllocate(a, ctx.Err() == nil, refusedStates{})
+	if answer.GetRefusal() != "" && ctx.Err() != nil { // too late
+		answer, _, err = c.decideAllocate(a, false, refused)
 	}
-	return taken, err
+	return answer, err
 }
 
 // refusedStates has the states before and after a refusal.
@@ -45,7 +48,7 @@ func (tx *transaction) undo(refused refusedStates) {
 // undone, unless another decision has followed.
 func (c *Coordinator) decideAllocate(
 	a allocateInput, refusable bool, late refusedStates,
-) (taken Taken, states refusedStates, err error) {
+) (answer *api.AllocatedResponse, states refusedStates, err error) {
 	err = c.decide(func(tx *transaction) error {
 		states.before = c.current()
 		if states.before == late.after {
@@ -61,19 +64,19 @@ func (c *Coordinator) decideAllocate(
 				tx.release(n) // the refused container
 			}
 			asked := tx.isAsked(a.resource, a.ids)
-			taken = tx.refuseGrant(grant{resource: a.resource, ids: a.ids, asked: asked}, RefusedDouble, a.double)
+			answer = tx.refuseGrant(grant{resource: a.resource, ids: a.ids, asked: asked}, RefusedDouble, a.double)
 			return nil
 		}
 		g := tx.takeDevices(a)
 		if apart := findMisalignment(tx.books(), g, c.Alignment); apart.said != "" && refusable {
 			tx.release(g.container)
-			taken = tx.refuseGrant(g, RefusedAlignment, apart)
+			answer = tx.refuseGrant(g, RefusedAlignment, apart)
 			return nil
 		}
-		taken = Taken{Order: tx.acceptGrant(g), Container: g.container.Likely()}
+		answer = tx.acceptGrant(g)
 		return nil
 	})
-	return taken, states, err
+	return answer, states, err
 }
 
 // Returned records the end of an Allocate: the kubelet is about to receive the answer and goes on with the

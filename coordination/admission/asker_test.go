@@ -55,9 +55,9 @@ func (a *admission) allocated(name string, ids []string) (order []string, refusa
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	_ = a.coordinator.Returned(name, ids, taken.Refusal != "")
-	a.named = append(a.named, taken.Container)
-	return taken.Order, taken.Refusal
+	_ = a.coordinator.Returned(name, ids, taken.GetRefusal() != "")
+	a.named = append(a.named, taken.GetContainer())
+	return taken.GetDevices(), taken.GetRefusal()
 }
 
 // take is the Allocate after a question.

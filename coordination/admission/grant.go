@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -178,16 +179,9 @@ func gpusBeside(b *books, r *device.Resource, ids []string, c *recipient) placem
 	return half
 }
 
-// Taken is the answer to an Allocate.
-type Taken struct {
-	Order     []string           // the devices in the container's order
-	Container *kubelet.Container // the recipient; nil if unknown
-	Refusal   string             // the reason for a refusal, in one sentence; "" for none
-}
-
-// acceptGrant records a grant and returns its devices in the container's order.
-func (tx *transaction) acceptGrant(g grant) (order []string) {
-	order = orderDevices(tx.books(), g)
+// acceptGrant records a grant and returns its devices in the container's order, and the recipient.
+func (tx *transaction) acceptGrant(g grant) *api.AllocatedResponse {
+	order := orderDevices(tx.books(), g)
 	tx.handover = &answeredAllocate{
 		at: tx.now(), container: g.container.Likely(), podUID: g.container.PodUID(), resource: g.resource,
 		ids: order, asked: g.asked,
@@ -197,12 +191,16 @@ func (tx *transaction) acceptGrant(g grant) (order []string) {
 		tx.paired = tx.open
 	}
 	tx.reportGranted(g)
-	return order
+	answer := &api.AllocatedResponse{Devices: slices.Clone(order)}
+	if to := g.container.Likely(); to != nil {
+		answer.Container = encodeOwner(*to, "")
+	}
+	return answer
 }
 
 // refuseGrant records a refusal: the kubelet rejects the container, and no Allocate follows. The container of
 // the grant is nil if unknown.
-func (tx *transaction) refuseGrant(g grant, outcome Outcome, why refusal) (taken Taken) {
+func (tx *transaction) refuseGrant(g grant, outcome Outcome, why refusal) *api.AllocatedResponse {
 	tx.endAdmission()
 	c, resource, ids := g.container, g.resource, g.ids
 	refused := &answeredAllocate{
@@ -215,7 +213,7 @@ func (tx *transaction) refuseGrant(g grant, outcome Outcome, why refusal) (taken
 		why.owners)
 	tx.handover = refused
 	tx.reportVerdict(Verdict{Resource: resource, Outcome: outcome, Refusal: why.said}, c)
-	return Taken{Refusal: why.said}
+	return &api.AllocatedResponse{Refusal: why.said}
 }
 
 // reportGranted reports a granted Allocate.

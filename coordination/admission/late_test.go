@@ -112,8 +112,8 @@ func TestLateRefusalIsNone(t *testing.T) {
 		defer cancel()
 		return get(ctx, pod)
 	}
-	if answer, err := a.coordinator.Allocated(ctx, vfs, taken); answer.Refusal != "" ||
-		len(answer.Order) != 1 || err != nil {
+	if answer, err := a.coordinator.Allocated(ctx, vfs, taken); answer.GetRefusal() != "" ||
+		len(answer.GetDevices()) != 1 || err != nil {
 		t.Errorf("answer %+v, %v", answer, err)
 	}
 	if held := a.coordinator.holderOf(vfs, taken[0]); held == "team/first/worker" {
@@ -133,7 +133,7 @@ func TestRefusalThatComesLateIsNone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	a.coordinator.Observer = refusedObserver{newTallied(), cancel}
 	answer, err := a.coordinator.Allocated(ctx, vfs, taken)
-	if answer.Refusal != "" || len(answer.Order) != 1 || err != nil || ctx.Err() == nil {
+	if answer.GetRefusal() != "" || len(answer.GetDevices()) != 1 || err != nil || ctx.Err() == nil {
 		t.Errorf("answer %+v, %v, %v", answer, err, ctx.Err())
 	}
 	if held := a.coordinator.holderOf(vfs, taken[0]); held == "team/first/worker" {
@@ -248,8 +248,8 @@ func TestLateRefusalOfStrictPod(t *testing.T) {
 				cancel()
 			}}
 			taken, err := a.coordinator.Allocated(ctx, name, given[name])
-			if err != nil || taken.Refusal != "" {
-				t.Errorf("%v, %s: %q, %v", order, name, taken.Refusal, err)
+			if err != nil || taken.GetRefusal() != "" {
+				t.Errorf("%v, %s: %q, %v", order, name, taken.GetRefusal(), err)
 			}
 			_ = a.coordinator.Returned(name, given[name], false)
 			cancel()

@@ -52,11 +52,11 @@ func TestAllocateAfterLostQuestion(t *testing.T) {
 			}
 		}
 		taken, err := c.Allocated(t.Context(), gpus, ids)
-		if err != nil || taken.Refusal != "" {
-			t.Error("same devices:", same, err, taken.Refusal)
+		if err != nil || taken.GetRefusal() != "" {
+			t.Error("same devices:", same, err, taken.GetRefusal())
 		}
-		if taken.Container == nil || taken.Container.Pod.Name != "b" {
-			t.Errorf("same devices %t: the recipient is %v, not pod b", same, taken.Container)
+		if to := taken.GetContainer(); to.GetPod() != "b" {
+			t.Errorf("same devices %t: the recipient is %v, not pod b", same, to)
 		}
 		for _, name := range []string{"a", "b"} {
 			decisions, _ := c.Explain(t.Context(), "team", name, "")

@@ -126,19 +126,19 @@ func (j *judge) Allocate(_ *model.Pod, _ *model.Container, name string, ids []st
 		return true
 	}
 	taken, err := j.coordinator.Allocated(j.t.Context(), name, ids)
-	_ = j.coordinator.Returned(name, ids, taken.Refusal != "")
+	_ = j.coordinator.Returned(name, ids, taken.GetRefusal() != "")
 	j.now = j.now.Add(FollowWindow / 4)
 	j.record(func(e *history.Event) {
 		if err != nil {
 			e.Alone, e.Text = true, err.Error()
 			return
 		}
-		e.Refusal, e.Order = taken.Refusal, taken.Order
-		if to := taken.Container; to != nil {
-			e.Named = &history.Name{Pod: to.Pod.Namespace + "/" + to.Pod.Name, Container: to.Name}
+		e.Refusal, e.Order = taken.GetRefusal(), taken.GetDevices()
+		if to := taken.GetContainer(); to != nil {
+			e.Named = &history.Name{Pod: to.GetNamespace() + "/" + to.GetPod(), Container: to.GetContainer()}
 		}
 	})
-	return err != nil || taken.Refusal == ""
+	return err != nil || taken.GetRefusal() == ""
 }
 
 // check judges the history by the promises, except some.

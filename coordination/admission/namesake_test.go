@@ -194,7 +194,7 @@ func TestRandomNamesakes(t *testing.T) {
 						a.remove(pod)
 					}
 					for _, named := range a.named {
-						if named != nil && named.Pod != pod {
+						if named != nil && (kubelet.Pod{Namespace: named.GetNamespace(), Name: named.GetPod()}) != pod {
 							t.Errorf("an Allocate of %v is said to be of %v", pod, named)
 						}
 					}

@@ -95,8 +95,8 @@ func TestLateAllocateOfStrictPodIsRecorded(t *testing.T) {
 		cancel()
 		for _, name := range order {
 			taken, err := a.coordinator.Allocated(ctx, name, given[name])
-			if err != nil || taken.Refusal != "" {
-				t.Errorf("%v, %s: %q, %v", order, name, taken.Refusal, err)
+			if err != nil || taken.GetRefusal() != "" {
+				t.Errorf("%v, %s: %q, %v", order, name, taken.GetRefusal(), err)
 			}
 			held := a.coordinator.heldOf(name)
 			for _, id := range given[name] {

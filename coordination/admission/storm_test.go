@@ -181,9 +181,9 @@ func (s *storm) Allocate(p *model.Pod, c *model.Container, name string, ids []st
 	s.now = s.now.Add(FollowWindow / 4)
 	if !s.strikes(chanceOfCallFault) {
 		taken, err := s.coordinator.Allocated(s.t.Context(), name, ids)
-		_ = s.coordinator.Returned(name, ids, taken.Refusal != "")
-		s.record(func(e *history.Event) { e.Alone, e.Refusal = err != nil, taken.Refusal })
-		return err != nil || taken.Refusal == ""
+		_ = s.coordinator.Returned(name, ids, taken.GetRefusal() != "")
+		s.record(func(e *history.Event) { e.Alone, e.Refusal = err != nil, taken.GetRefusal() })
+		return err != nil || taken.GetRefusal() == ""
 	}
 	s.record(func(e *history.Event) { e.Alone = true })
 	switch s.faults.IntN(3) {

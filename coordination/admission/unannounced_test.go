@@ -17,7 +17,7 @@ func TestPairsOfAnUnannouncedResource(t *testing.T) {
 	const shared = "rdma/hca_shared"
 	ids := []string{"0000:0c:00.0::1"}
 	taken, err := a.coordinator.Allocated(t.Context(), shared, ids)
-	if err != nil || taken.Refusal != "" {
+	if err != nil || taken.GetRefusal() != "" {
 		t.Fatal(taken, err)
 	}
 	defer func() {

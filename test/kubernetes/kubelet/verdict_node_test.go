@@ -119,9 +119,9 @@ func (n *judgedNode) plugin(resource string) node.Plugin {
 		},
 		Take: func(ctx context.Context, ids []string) error {
 			taken, err := n.coordinator.Allocated(ctx, resource, ids)
-			_ = n.coordinator.Returned(resource, ids, taken.Refusal != "")
-			if err == nil && taken.Refusal != "" {
-				err = errors.New(taken.Refusal)
+			_ = n.coordinator.Returned(resource, ids, taken.GetRefusal() != "")
+			if err == nil && taken.GetRefusal() != "" {
+				err = errors.New(taken.GetRefusal())
 			}
 			return err
 		},
