@@ -225,7 +225,9 @@ func (f *openAllocates) nextEnd() <-chan struct{} {
 
 // dropOld removes old entries. The mutex must be held.
 func (f *openAllocates) dropOld() {
-	maps.DeleteFunc(f.since, func(_ kubelet.Device, since time.Time) bool { return f.now().Sub(since) > maxOpen })
+	maps.DeleteFunc(f.since, func(_ kubelet.Device, since time.Time) bool {
+		return f.now().Sub(since) > maxOpen
+	})
 }
 
 // allocateOf identifies an Allocate by the lowest of its devices.
