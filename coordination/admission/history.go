@@ -110,24 +110,21 @@ type decisionLog struct {
 	isHeld func(uid, resource, id string) bool
 
 	entries []*decision
-	newest  map[deviceKey]*decision // the latest decision of each first device
+	newest  map[kubelet.Device]*decision // the latest decision of each first device
 }
 
 // holdsDevices reports whether the container of a decision still holds its devices.
 func (d *decisionLog) holdsDevices(e *decision) bool {
 	first, ok := e.firstDevice()
-	return ok && d.newest[first] == e && d.isHeld != nil && d.isHeld(e.podUID, first.resource, first.id)
+	return ok && d.newest[first] == e && d.isHeld != nil && d.isHeld(e.podUID, first.Resource, first.ID)
 }
 
-// deviceKey identifies a device of the node.
-type deviceKey struct{ resource, id string }
-
 // firstDevice returns the first allocated device of a decision, or false if no device is allocated.
-func (e *decision) firstDevice() (deviceKey, bool) {
+func (e *decision) firstDevice() (kubelet.Device, bool) {
 	if len(e.allocated) == 0 || e.refusal != "" {
-		return deviceKey{}, false
+		return kubelet.Device{}, false
 	}
-	return deviceKey{e.resource, e.allocated[0]}, true
+	return kubelet.Device{Resource: e.resource, ID: e.allocated[0]}, true
 }
 
 // add appends a decision. A full log first removes the oldest decision whose container no longer exists; if
@@ -175,7 +172,7 @@ func (d *decisionLog) recordAllocate(a answeredAllocate) {
 func (d *decisionLog) index(e *decision) {
 	if first, ok := e.firstDevice(); ok {
 		if d.newest == nil {
-			d.newest = map[deviceKey]*decision{}
+			d.newest = map[kubelet.Device]*decision{}
 		}
 		d.newest[first] = e
 	}
@@ -195,7 +192,7 @@ func (d *decisionLog) resolve(view kubelet.View) map[*decision]kubelet.Container
 	for container, devices := range view.Containers {
 		for resource, ids := range devices {
 			for _, id := range ids {
-				e := d.newest[deviceKey{resource, id}]
+				e := d.newest[kubelet.Device{Resource: resource, ID: id}]
 				if e == nil || e.container != nil {
 					continue
 				}

@@ -195,7 +195,7 @@ func TestDecisionsAreForgotten(t *testing.T) {
 		d.recordAllocate(answeredAllocate{at: at, resource: "amd.com/gpu", ids: []string{fmt.Sprint("gpu-", i%7)}})
 		d.recordAllocate(answeredAllocate{at: at, resource: "nvidia.com/vf", ids: []string{fmt.Sprint("vf-", i)}})
 		for first, e := range d.newest {
-			if !slices.Contains(d.entries, e) || e.allocated[0] != first.id {
+			if !slices.Contains(d.entries, e) || e.allocated[0] != first.ID {
 				t.Fatalf("after %d decisions %v is that of %v", 2*i, first, e.allocated)
 			}
 		}
