@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // listDecisions is for people: a line for each decision.
@@ -250,7 +252,7 @@ type Decision struct {
 	Known       string              `json:"known,omitempty"`   // who asks, and what told it
 	Chosen      []string            `json:"chosen,omitempty"`  // the answer
 	Planned     map[string][]string `json:"planned,omitempty"` // by resource, for the rest of the request
-	Pairs       []Pair              `json:"pairs,omitempty"`
+	Pairs       []machine.Pair      `json:"pairs,omitempty"`
 	Reason      string              `json:"reason,omitempty"`
 	Switches    []switchState       `json:"switches,omitempty"`
 	Took        time.Duration       `json:"tookNanoseconds,omitempty"`
@@ -260,13 +262,6 @@ type Decision struct {
 	Refusal     string     `json:"refusal,omitempty"`
 	Held        bool       `json:"held,omitempty"`       // the container has the devices still
 	EarlierPod  bool       `json:"earlierPod,omitempty"` // of a deleted pod of the same name
-}
-
-// Pair is a GPU and the VF that serves it.
-type Pair struct {
-	GPU      string `json:"gpu"`
-	VF       string `json:"vf"`
-	Distance string `json:"distance"`
 }
 
 // switchState is a switch at the time of a decision.
@@ -296,7 +291,9 @@ func newDecisions(answer *api.ExplainResponse) []Decision {
 			d.Planned[name] = ids.GetIds()
 		}
 		for _, p := range m.GetPairs() {
-			d.Pairs = append(d.Pairs, Pair{p.GetGpu(), p.GetVf(), p.GetDistance()})
+			pair := machine.Pair{GPU: p.GetGpu(), VF: p.GetVf(), Distance: topology.UNK}
+			_ = pair.Distance.UnmarshalText([]byte(p.GetDistance())) // a level of a later version stays unknown
+			d.Pairs = append(d.Pairs, pair)
 		}
 		for _, o := range m.GetOptions() {
 			d.Switches = append(d.Switches, switchState{

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -146,7 +147,7 @@ func lastRefusal(container string, decisions []Decision) *Decision {
 }
 
 // lastPairs returns the pairs of the last choice for a container.
-func lastPairs(container string, decisions []Decision) []Pair {
+func lastPairs(container string, decisions []Decision) []machine.Pair {
 	for _, d := range slices.Backward(decisions) {
 		if d.Container == container && len(d.Pairs) > 0 {
 			return d.Pairs
@@ -156,10 +157,9 @@ func lastPairs(container string, decisions []Decision) []Pair {
 }
 
 // farGPUs returns the GPUs of the pairs that are not on one switch.
-func farGPUs(pairs []Pair) (ids []string) {
+func farGPUs(pairs []machine.Pair) (ids []string) {
 	for _, p := range pairs {
-		var level topology.Level
-		if err := level.UnmarshalText([]byte(p.Distance)); err != nil || !level.Direct() {
+		if !p.Distance.Direct() {
 			ids = append(ids, p.GPU)
 		}
 	}
@@ -167,7 +167,7 @@ func farGPUs(pairs []Pair) (ids []string) {
 }
 
 // wantedVFs returns the greatest number of VFs with which a GPU pairs; 0 if GPUs share a VF.
-func wantedVFs(pairs []Pair) int {
+func wantedVFs(pairs []machine.Pair) int {
 	ofGPU, ofVF := map[string]int{}, map[string]int{}
 	for _, p := range pairs {
 		ofGPU[p.GPU]++

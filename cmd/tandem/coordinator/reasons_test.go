@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // given is a device of a switch that a pod of namespace team has; "" for nobody.
@@ -88,12 +90,16 @@ func TestNextWithoutASwitch(t *testing.T) {
 	}
 }
 
+func pair(gpu, vf string, distance topology.Level) machine.Pair {
+	return machine.Pair{GPU: gpu, VF: vf, Distance: distance}
+}
+
 // A container that was refused holds nothing: its last choice says which GPUs it would have had.
 func TestReasonsOfARefusal(t *testing.T) {
 	t.Parallel()
 	s := node(given("0000:30:00.1", off, "other", 0))
-	refused := []Decision{{Container: "team/strict/c", Refusal: "refuse 2 amd.com/gpu", Pairs: []Pair{
-		{"0000:11:00.0", "0000:0c:00.1", "PIX"}, {"0000:2f:00.0", "0000:9c:00.1", "SYS"},
+	refused := []Decision{{Container: "team/strict/c", Refusal: "refuse 2 amd.com/gpu", Pairs: []machine.Pair{
+		pair("0000:11:00.0", "0000:0c:00.1", topology.PIX), pair("0000:2f:00.0", "0000:9c:00.1", topology.SYS),
 	}}}
 	const want = `team/strict/c was refused: for 1 GPU there is no VF of its own on its switch
    next: end team/other/c, which has VFs of switch 0000:2c:00.0, then create team/strict again
@@ -113,9 +119,13 @@ func TestReasonsOfARefusal(t *testing.T) {
 func TestNextOfUnequalNumbers(t *testing.T) {
 	t.Parallel()
 	s := node(given("0000:30:00.1", off, "", 0))
-	for name, pairs := range map[string][]Pair{
-		"more VFs":  {{"0000:2f:00.0", "0000:30:00.1", "PIX"}, {"0000:2f:00.0", "0000:9c:00.1", "SYS"}},
-		"more GPUs": {{"0000:11:00.0", "0000:0c:00.1", "PIX"}, {"0000:2f:00.0", "0000:0c:00.1", "NODE"}},
+	for name, pairs := range map[string][]machine.Pair{
+		"more VFs": {
+			pair("0000:2f:00.0", "0000:30:00.1", topology.PIX), pair("0000:2f:00.0", "0000:9c:00.1", topology.SYS),
+		},
+		"more GPUs": {
+			pair("0000:11:00.0", "0000:0c:00.1", topology.PIX), pair("0000:2f:00.0", "0000:0c:00.1", topology.NODE),
+		},
 	} {
 		var got cli.Text
 		refused := []Decision{{Container: "team/strict/c", Refusal: "refuse", Pairs: pairs}}

@@ -175,12 +175,12 @@ func (n *Node) Inventory(config string, from *Source) (pool.Machine, error) {
 	return found, nil
 }
 
-// Pair is a GPU and a VF that form a pair, in JSON.
+// Pair is a GPU and a VF that form a pair, in JSON: their device IDs and their distance.
 type Pair struct {
-	GPU      string         `json:"gpu"`
+	GPU      string         `json:"gpu,omitempty"` // absent for a VF without a GPU
 	VF       string         `json:"vf"`
-	Distance topology.Level `json:"distance"`
-	Bridges  int            `json:"bridges"`
+	Distance topology.Level `json:"distance"`          // UNK without a GPU
+	Bridges  int            `json:"bridges,omitempty"` // crossed ones; absent for none and for an unknown number
 }
 
 // NewPair converts a pair of package placement.

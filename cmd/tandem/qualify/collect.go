@@ -150,22 +150,11 @@ func trafficOf(v *verify.Verification, n *machine.Node) (measuredTraffic, error)
 	if v.Traffic == nil {
 		return t, fmt.Errorf("read verification: it has no traffic: run tandem verify with --traffic")
 	}
-	t.Seconds, t.Direction = v.Traffic.Seconds, verify.WithoutHost(v.Traffic.Direction)
+	t.Seconds, t.Direction = v.Traffic.Seconds, v.Traffic.KnownDirection()
 	for _, p := range v.Traffic.Pairs {
-		t.Pairs = append(t.Pairs, measuredPair{
-			GPU: p.GPU, VF: p.VF, Distance: p.Distance, Memory: memoryOf(p.Memory), Gbps: p.Gbps, Latency: p.Latency,
-			OfBest: p.OfBest, OfRate: p.OfRate, Good: p.Verdict == verify.OK,
-		})
+		t.Pairs = append(t.Pairs, measuredPair{p.Pair, p.KnownSpeed(), p.IsGood()})
 	}
 	return t, t.checkDevices(n)
-}
-
-// memoryOf returns the memory of a pair's traffic; "" for an unknown one.
-func memoryOf(m verify.Memory) verify.Memory {
-	if m.OfGPU() || m == verify.Host {
-		return m
-	}
-	return ""
 }
 
 // checkDevices returns an error for a device that the machine lacks.
@@ -176,7 +165,7 @@ func (t *measuredTraffic) checkDevices(n *machine.Node) error {
 	}
 	pairs := slices.Clone(t.Places)
 	for _, p := range t.Pairs {
-		pairs = append(pairs, machine.Pair{GPU: p.GPU, VF: p.VF})
+		pairs = append(pairs, p.Pair)
 	}
 	for _, p := range pairs {
 		address, err := topology.ParseAddress(p.VF)

@@ -277,12 +277,12 @@ func judgeMeasurement(j *judgement, n *machine.Node, t measuredTraffic) (inHost 
 			j.fail("GPU %s and VF %s: %.2f Gb/s, %d %% of the best pair, %d %% of the port's rate", p.GPU, p.VF,
 				p.Gbps, p.OfBest, p.OfRate)
 		}
-		if !p.Memory.OfGPU() {
+		if !p.InGPU() {
 			inHost++
 		}
 		isAt := func(o machine.Pair) bool { return o.GPU == p.GPU && o.VF == p.VF && o.Distance == p.Distance }
 		if p.GPU != "" && !slices.ContainsFunc(t.Places, isAt) {
-			judgePlace(j, n, machine.Pair{GPU: p.GPU, VF: p.VF, Distance: p.Distance})
+			judgePlace(j, n, p.Pair)
 		}
 	}
 	return inHost

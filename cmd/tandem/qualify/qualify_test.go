@@ -61,8 +61,8 @@ func good(t *testing.T, name string) evidence {
 	e.Verified = []*verify.Verification{{
 		Pairs: []machine.Pair{pair},
 		Traffic: &verify.TrafficReport{Seconds: 5, Pairs: []verify.TrafficPair{{
-			Facts:  verify.Facts{GPU: pair.GPU, VF: pair.VF, Distance: pair.Distance},
-			Memory: verify.DMABuf, Gbps: 190, OfBest: 100, OfRate: 95, Verdict: verify.OK,
+			Facts: verify.Facts{Pair: pair}, Speed: verify.Speed{Memory: "dmabuf", Gbps: 190, OfBest: 100, OfRate: 95},
+			Verdict: "ok",
 		}}},
 	}}
 	return e
@@ -410,8 +410,8 @@ func TestNotes(t *testing.T) {
 	}
 	measured := e.Verified[0].Traffic.Pairs[0]
 	e.Verified[0].Traffic.Pairs = nil
-	for _, memory := range []verify.Memory{verify.Host, "gpu", verify.DMABuf, "other"} {
-		measured.Memory = memory
+	for _, s := range []verify.Speed{{Memory: "host"}, {Memory: "gpu"}, {Memory: "dmabuf"}, {Memory: "other"}} {
+		measured.Speed = s
 		e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, measured)
 	}
 	r := report(t, e)
@@ -469,7 +469,7 @@ func TestVFAlone(t *testing.T) {
 	t.Parallel()
 	e := good(t, "oci-mi300x-derived")
 	alone := e.Verified[0].Traffic.Pairs[0]
-	alone.GPU, alone.Distance, alone.Memory = "", topology.UNK, verify.Host
+	alone.GPU, alone.Distance, alone.Memory = "", topology.UNK, "host"
 	e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, alone)
 	got := report(t, e).Results[5]
 	if got.Verdict != passed || got.Summary != "2 pairs, 1 of them in GPU memory" {

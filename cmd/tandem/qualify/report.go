@@ -97,15 +97,9 @@ type measuredTraffic struct {
 
 // measuredPair is the traffic of a pair.
 type measuredPair struct {
-	GPU      string         `json:"gpu,omitempty"`
-	VF       string         `json:"vf"`
-	Distance topology.Level `json:"distance"`
-	Memory   verify.Memory  `json:"memory"` // "host", "gpu" or "dmabuf"; "" for unknown
-	Gbps     float64        `json:"gbps"`
-	Latency  float64        `json:"microseconds"`
-	OfBest   int            `json:"percentOfBest"`
-	OfRate   int            `json:"percentOfRate"`
-	Good     bool           `json:"good"` // no threshold of the measurement is missed
+	machine.Pair
+	verify.Speed
+	Good bool `json:"good"` // no threshold of the measurement is missed
 }
 
 // ncclPlaces has the places of GPUs and NICs in a topology file of NCCL or RCCL.

@@ -108,7 +108,7 @@ func (t *traffics) registerFlags(cmd *cobra.Command) {
 	flags.IntVar(&t.Port, "traffic-port", 18515, "TCP port of the first pair; the others have the next ports")
 	flags.DurationVar(&t.Wait, "traffic-wait", 2*time.Minute, "time to wait for the other container")
 	addChoice(cmd, (*string)(&t.Memory), "traffic-memory", "memory of the traffic",
-		string(autoMemory), string(DMABuf), string(peerMemory), string(Host))
+		string(autoMemory), string(dmaBuf), string(peerMemory), string(hostMemory))
 	addChoice(cmd, (*string)(&t.To), "traffic-to", "destination of the traffic within the container",
 		string(toSelf), string(toNext))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -27,9 +28,11 @@ func TestEndsOfMachines(t *testing.T) {
 		want             trafficEnd
 	}{
 		{"oci-mi300x-derived", "0000:0c:00.1", "0000:11:00.0", trafficEnd{Facts: Facts{RDMA: "mlx5_8",
-			Distance: topology.PIX, State: "4: ACTIVE", Rate: "400 Gb/sec (4X NDR)", RateGbps: 400}}},
+			Pair: machine.Pair{Distance: topology.PIX, Bridges: 1}, State: "4: ACTIVE", Rate: "400 Gb/sec (4X NDR)",
+			RateGbps: 400}}},
 		{"nv-h800-8x8", "0000:0e:00.1", "0000:34:00.0", trafficEnd{Facts: Facts{RDMA: "mlx5_10",
-			Distance: topology.NODE, PCIe: topology.PCIeLink{Speed: 32, Width: 16}, GPULanes: 16, State: "4: ACTIVE",
+			Pair: machine.Pair{Distance: topology.NODE, Bridges: 4},
+			PCIe: topology.PCIeLink{Speed: 32, Width: 16}, GPULanes: 16, State: "4: ACTIVE",
 			Rate: "400 Gb/sec (4X NDR)", RateGbps: 400}}},
 	} {
 		sys := machines.Sys(t, test.machine, 1)

@@ -31,19 +31,27 @@ const (
 	latencyIterations = 1000
 )
 
-// Memory is the memory of a pair's traffic.
-type Memory string
+// memory is the memory of a pair's traffic.
+type memory string
 
 // Memories.
 const (
-	autoMemory Memory = "auto" // the GPU's with dmabuf, the GPU's, the host's: the first that perftest supports
-	Host       Memory = "host"
-	peerMemory Memory = "gpu"    // through the kernel module of the GPU's vendor: nvidia_peermem, or amdgpu
-	DMABuf     Memory = "dmabuf" // the GPU's, through dmabuf
+	autoMemory memory = "auto" // the GPU's with dmabuf, the GPU's, the host's: the first that perftest supports
+	hostMemory memory = "host"
+	peerMemory memory = "gpu"    // through the kernel module of the GPU's vendor: nvidia_peermem, or amdgpu
+	dmaBuf     memory = "dmabuf" // the GPU's, through dmabuf
 )
 
-// OfGPU reports whether the memory is a GPU's.
-func (m Memory) OfGPU() bool { return m == peerMemory || m == DMABuf }
+// KnownSpeed returns the speed without a memory that is no word of this program.
+func (s Speed) KnownSpeed() Speed {
+	if !s.InGPU() && s.Memory != hostMemory {
+		s.Memory = ""
+	}
+	return s
+}
+
+// InGPU reports whether the memory is a GPU's.
+func (s Speed) InGPU() bool { return s.Memory == peerMemory || s.Memory == dmaBuf }
 
 // program is a program of perftest.
 type program struct {
@@ -78,9 +86,9 @@ func readOptions(help string) map[string]bool {
 }
 
 // memoryFor returns the memory for an end: as wanted, if the program supports it.
-func (p program) memoryFor(wanted Memory, gpu *GPU) (Memory, error) {
-	if wanted == Host || gpu == nil && wanted == autoMemory {
-		return Host, nil
+func (p program) memoryFor(wanted memory, gpu *GPU) (memory, error) {
+	if wanted == hostMemory || gpu == nil && wanted == autoMemory {
+		return hostMemory, nil
 	}
 	if gpu == nil {
 		return "", fmt.Errorf("memory %s: the VF has no GPU", wanted)
@@ -88,14 +96,14 @@ func (p program) memoryFor(wanted Memory, gpu *GPU) (Memory, error) {
 	selection, dmabuf := gpu.optionNames()
 	switch {
 	case !p.options[selection] && wanted == autoMemory:
-		return Host, nil
+		return hostMemory, nil
 	case !p.options[selection]:
 		return "", fmt.Errorf("memory %s: %s has no option %s", wanted, p.name, selection)
 	case wanted == peerMemory:
 		return peerMemory, nil
 	case p.options[dmabuf]:
-		return DMABuf, nil
-	case wanted == DMABuf:
+		return dmaBuf, nil
+	case wanted == dmaBuf:
 		return "", fmt.Errorf("memory %s: %s has no option %s", wanted, p.name, dmabuf)
 	}
 	return peerMemory, nil
@@ -111,7 +119,7 @@ func (g *GPU) optionNames() (selection, dmabuf string) {
 
 // gpuArguments returns the options of an end's memory; dmabuf follows the selection of the GPU.
 func (e *trafficEnd) gpuArguments() []string {
-	if e.Memory == Host || e.GPU == nil {
+	if e.Memory == hostMemory || e.GPU == nil {
 		return nil
 	}
 	selection, dmabuf := e.GPU.optionNames()
@@ -120,7 +128,7 @@ func (e *trafficEnd) gpuArguments() []string {
 		value = e.GPU.Address.String()
 	}
 	arguments := []string{selection + "=" + value}
-	if e.Memory == DMABuf {
+	if e.Memory == dmaBuf {
 		arguments = append(arguments, dmabuf)
 	}
 	return arguments

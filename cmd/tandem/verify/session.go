@@ -20,12 +20,12 @@ const (
 type trafficRun struct {
 	From    int     `json:"from"` // pair that writes; -1: of the other container
 	To      int     `json:"to"`   // pair whose memory is written; -1: of the other container
-	Memory  Memory  `json:"memory"`
+	Memory  memory  `json:"memory"`
 	Gbps    float64 `json:"gbps"`
 	Bytes   uint64  `json:"bytes"`        // of the measured time
 	Latency float64 `json:"microseconds"` // of a read of 8 bytes, median; 0 for unknown, as on a server
 	// LatencyMemory is the host's if perftest does not measure the latency of a GPU's memory.
-	LatencyMemory Memory `json:"latencyMemory,omitempty"`
+	LatencyMemory memory `json:"latencyMemory,omitempty"`
 	Err           string `json:"error,omitempty"`
 
 	ended bool // by the time limit
@@ -123,7 +123,7 @@ func (t *tester) checkEnds() error {
 		case e == nil:
 		case e.Err != "":
 			return fmt.Errorf("VF %s: %s", e.VF, e.Err)
-		case e.Memory != Host && !e.GPU.nvidia && e.GPU.rocm < 0:
+		case e.Memory != hostMemory && !e.GPU.nvidia && e.GPU.rocm < 0:
 			return fmt.Errorf("GPU %s is not in the KFD topology, so ROCm does not have the GPU", e.Facts.GPU)
 		}
 	}
@@ -153,7 +153,7 @@ func (t *tester) measureLatency(ctx context.Context, r *trafficRun) error {
 		for _, e := range []**trafficEnd{&t.client, &t.server} {
 			if *e != nil {
 				inHost := **e
-				inHost.Memory, *e = Host, &inHost
+				inHost.Memory, *e = hostMemory, &inHost
 			}
 		}
 		result, err = t.runTest(ctx, t.read, t.plan.latencyArguments)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -30,7 +31,7 @@ type trafficPlan struct {
 	GiB     int // bytes of the bandwidth test instead of Seconds, in GiB; 0 for no limit of its own
 	Port    int // TCP port of pair 0, for perftest's exchange of addresses; pair i has port Port+i
 	Wait    time.Duration
-	Memory  Memory // Auto for the GPU's memory if perftest supports the GPU
+	Memory  memory // Auto for the GPU's memory if perftest supports the GPU
 	To      direction
 	Server  bool   // serve the pairs of another container
 	Client  string // host of another container that serves; "" for traffic within this container
@@ -130,14 +131,14 @@ func (p *trafficPlan) describeDirection(pairs int) string {
 	}
 }
 
-// WithoutHost returns the direction of a report without the host of the other container; "" for an unknown
-// direction.
-func WithoutHost(direction string) string {
+// KnownDirection returns the direction without the host of the other container; "" for a text that is none of
+// this program.
+func (r *TrafficReport) KnownDirection() string {
 	switch {
-	case strings.HasPrefix(direction, toHost):
+	case strings.HasPrefix(r.Direction, toHost):
 		return toHost + "another container"
-	case slices.Contains([]string{fromClient, withinNIC, toTheNext}, direction):
-		return direction
+	case slices.Contains([]string{fromClient, withinNIC, toTheNext}, r.Direction):
+		return r.Direction
 	default:
 		return ""
 	}
@@ -154,16 +155,14 @@ const port = "1"
 type trafficEnd struct {
 	Facts
 	GPU    *GPU
-	Memory Memory // of the traffic; "" before perftest's options are known
+	Memory memory // of the traffic; "" before perftest's options are known
 	Err    string // why the VF cannot carry traffic; "" if it can
 }
 
 // Facts are the properties of a pair that affect its speed. Zero values are unknown.
 type Facts struct {
-	GPU       string            `json:"gpu,omitempty"` // none: a VF without a GPU
-	VF        string            `json:"vf"`
+	machine.Pair
 	RDMA      string            `json:"rdma"`
-	Distance  topology.Level    `json:"distance"` // UNK without a GPU
 	PCIe      topology.PCIeLink `json:"pcie"`     // of the VF's PF
 	GPULanes  int               `json:"gpuLanes"` // of the GPU's PCIe link
 	GPUMax    int               `json:"gpuMaxLanes"`
@@ -176,7 +175,8 @@ type Facts struct {
 // newEnd reads the facts of a VF and of its GPU; nil for none. The files of the port are those of
 // Documentation/ABI/stable/sysfs-class-infiniband.
 func newEnd(sys fs.FS, tree *topology.Tree, vf topology.Address, gpu *GPU) trafficEnd {
-	e := trafficEnd{Facts: Facts{VF: vf.String(), Distance: topology.UNK, Redirects: []string{}}, GPU: gpu}
+	e := trafficEnd{GPU: gpu}
+	e.VF, e.Distance, e.Redirects = vf.String(), topology.UNK, []string{}
 	if gpu != nil {
 		e.Facts.GPU = gpu.ID
 	}
@@ -195,7 +195,8 @@ func newEnd(sys fs.FS, tree *topology.Tree, vf topology.Address, gpu *GPU) traff
 	if gpu == nil {
 		return e
 	}
-	e.Distance = tree.Distance(gpu.Address, vf).Level
+	distance := tree.Distance(gpu.Address, vf)
+	e.Distance, e.Bridges = distance.Level, distance.Bridges
 	if d, ok := tree.Device(gpu.Address); ok {
 		e.GPULanes, e.GPUMax = d.PCIe.Width, d.PCIe.MaxWidth
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -23,8 +24,8 @@ func ends(number int) (list []trafficEnd) {
 	for i := range number {
 		gpu := topology.Address{Bus: uint8(0x11 + i)}
 		list = append(list, trafficEnd{Facts: Facts{
-			GPU: gpu.String(), VF: topology.Address{Bus: uint8(0x31 + i)}.String(), RDMA: fmt.Sprintf("mlx5_%d", i),
-			Distance: topology.PIX, State: "4: ACTIVE", Rate: "200 Gb/sec (4X HDR)", RateGbps: 200,
+			Pair: machine.Pair{GPU: gpu.String(), VF: topology.Address{Bus: uint8(0x31 + i)}.String()},
+			RDMA: fmt.Sprintf("mlx5_%d", i), State: "4: ACTIVE", Rate: "200 Gb/sec (4X HDR)", RateGbps: 200,
 		}, GPU: &GPU{Address: gpu, rocm: i}})
 	}
 	return list
@@ -108,7 +109,7 @@ func TestCommandLines(t *testing.T) {
 			"-d mlx5_0 -i 1 -p 18515 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
 		{"ROCm, dmabuf", "--use_rocm=<id> --use_rocm_dmabuf", &GPU{Address: gpu.Address, rocm: 5}, nil,
 			"-d mlx5_0 -i 1 -p 18515 --use_rocm=5 --use_rocm_dmabuf -D 1 -s 1048576 -t 16 --report_gbits"},
-		{"GPU not wanted", "--use_rocm=<id>", &GPU{}, func(p *trafficPlan) { p.Memory = Host },
+		{"GPU not wanted", "--use_rocm=<id>", &GPU{}, func(p *trafficPlan) { p.Memory = hostMemory },
 			"-d mlx5_0 -i 1 -p 18515 -D 1 -s 1048576 -t 16 --report_gbits"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -186,7 +187,7 @@ func TestBrokenPair(t *testing.T) {
 	for _, p := range report.Pairs {
 		got = append(got, p.Verdict)
 	}
-	if diff := cmp.Diff([]string{OK, failed, OK}, got); diff != "" || len(report.Failures) != 2 {
+	if diff := cmp.Diff([]string{ok, failed, ok}, got); diff != "" || len(report.Failures) != 2 {
 		t.Error(diff, report.Failures)
 	}
 }
@@ -199,7 +200,7 @@ func TestErrors(t *testing.T) {
 		want   string
 	}{
 		{"no VF", nil, nil, "the container has no VF"},
-		{"no dmabuf", ends(1), func(p *trafficPlan) { p.Memory = DMABuf },
+		{"no dmabuf", ends(1), func(p *trafficPlan) { p.Memory = dmaBuf },
 			"pair 0: memory dmabuf: ib_write_bw has no option --use_rocm"},
 		{"no port", ends(2), func(p *trafficPlan) { p.Port = 65535 }, "pair 1 has no TCP port"},
 		{"no perftest", ends(1), func(*trafficPlan) { t.Setenv("PATH", t.TempDir()) }, "install perftest"},

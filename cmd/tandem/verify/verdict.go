@@ -27,21 +27,26 @@ type TrafficReport struct {
 type TrafficPair struct {
 	Index int `json:"index"`
 	Facts
-	Memory        Memory  `json:"memory"`
-	Gbps          float64 `json:"gbps"`         // of the better run: the pair writes, or is written to
-	Latency       float64 `json:"microseconds"` // of a read of 8 bytes, median; 0 for unknown
-	LatencyMemory Memory  `json:"latencyMemory,omitempty"`
-	OfBest        int     `json:"percentOfBest"` // rounded down
-	OfRate        int     `json:"percentOfRate"` // rounded down; 0 for an unknown rate
+	Speed
+	LatencyMemory memory `json:"latencyMemory,omitempty"`
 	// Verdict is "ok", "slow" (below a threshold), or "failed" (no run without an error).
 	Verdict string `json:"verdict"`
 	// Reasons are known causes of a slow or failed pair.
 	Reasons []string `json:"reasons"`
 }
 
+// Speed is the measured traffic of a pair.
+type Speed struct {
+	Memory  memory  `json:"memory"`        // "host", "gpu" or "dmabuf"; "" for unknown
+	Gbps    float64 `json:"gbps"`          // of the better run: the pair writes, or is written to
+	Latency float64 `json:"microseconds"`  // of a read of 8 bytes, median; 0 for unknown
+	OfBest  int     `json:"percentOfBest"` // rounded down
+	OfRate  int     `json:"percentOfRate"` // rounded down; 0 for an unknown rate
+}
+
 // Verdicts of a pair.
 const (
-	OK     = "ok"
+	ok     = "ok"
 	slow   = "slow"
 	failed = "failed"
 )
@@ -64,12 +69,12 @@ func judgeRuns(ends []trafficEnd, runs []trafficRun, least, leastRate int) *Traf
 		p := &r.Pairs[i]
 		p.OfBest, p.OfRate = percentOf(p.Gbps, best.Gbps), percentOf(p.Gbps, p.RateGbps)
 		low := isBelow(p.Gbps, best.Gbps, least) || isBelow(p.Gbps, p.RateGbps, leastRate)
-		if low && p.Verdict == OK {
+		if low && p.Verdict == ok {
 			p.Verdict = slow
 		}
-		if p.Verdict != OK {
+		if p.Verdict != ok {
 			p.Reasons = append(p.Reasons, p.listReasons(best)...)
-			if p.inHost() && best.Memory != Host && best.Memory != "" {
+			if p.inHost() && best.Memory != hostMemory && best.Memory != "" {
 				p.Reasons = append(p.Reasons, "host memory, the best pair's is the GPU's")
 			}
 		}
@@ -95,8 +100,8 @@ func (r *TrafficReport) listFailures(best TrafficPair) {
 	}
 	for _, run := range r.Runs {
 		isBetween := run.Err == "" && run.From >= 0 && run.To >= 0
-		if isBetween && isBelow(run.Gbps, best.Gbps, r.Min) && r.Pairs[run.From].Verdict == OK &&
-			r.Pairs[run.To].Verdict == OK {
+		if isBetween && isBelow(run.Gbps, best.Gbps, r.Min) && r.Pairs[run.From].Verdict == ok &&
+			r.Pairs[run.To].Verdict == ok {
 			add("%s: %d %% of the best pair, %s, and both pairs are faster in their other runs: pair %d sends "+
 				"slowly, pair %d receives slowly, or the way between them is slow",
 				run.nameOfRun(), percentOf(run.Gbps, best.Gbps), compareRates(run.Gbps, best.Gbps), run.From, run.To)
@@ -116,7 +121,7 @@ func newPair(index int, f Facts, runs []trafficRun) TrafficPair {
 			p.Memory, p.Latency, p.LatencyMemory = run.Memory, run.Latency, run.LatencyMemory
 		}
 		if run.Err == "" {
-			p.Verdict = OK
+			p.Verdict = ok
 		}
 	}
 	return p
@@ -187,8 +192,11 @@ func (p TrafficPair) describeSlow(best TrafficPair) string {
 	return text + ": " + strings.Join(p.Reasons, ", ")
 }
 
+// IsGood reports whether the pair misses no threshold.
+func (p TrafficPair) IsGood() bool { return p.Verdict == ok }
+
 // inHost reports whether the GPU takes no part.
-func (p TrafficPair) inHost() bool { return p.GPU != "" && p.Memory == Host }
+func (p TrafficPair) inHost() bool { return p.GPU != "" && p.Memory == hostMemory }
 
 // writeTable writes a table for people.
 func (r *TrafficReport) writeTable(out *cli.Text) {
@@ -214,7 +222,7 @@ func (r *TrafficReport) writeTable(out *cli.Text) {
 func (p TrafficPair) tableCells() []any {
 	memory := string(p.Memory)
 	switch p.Memory {
-	case DMABuf:
+	case dmaBuf:
 		memory = "GPU (dmabuf)"
 	case peerMemory:
 		memory = "GPU"
@@ -228,7 +236,7 @@ func (p TrafficPair) tableCells() []any {
 	}
 	if p.Latency != 0 {
 		read = fmt.Sprintf("%.2f µs", p.Latency)
-		if p.LatencyMemory == Host && p.Memory != Host {
+		if p.LatencyMemory == hostMemory && p.Memory != hostMemory {
 			read += " (host)"
 		}
 	}

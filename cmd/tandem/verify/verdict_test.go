@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -17,12 +18,13 @@ func TestReasons(t *testing.T) {
 		facts Facts
 		want  []string
 	}{
-		{"none known", Facts{Distance: topology.PIX}, nil},
-		{"all is well", Facts{GPU: "x", Distance: topology.C2C,
+		{"none known", Facts{Pair: machine.Pair{Distance: topology.PIX}}, nil},
+		{"all is well", Facts{Pair: machine.Pair{GPU: "x", Distance: topology.C2C},
 			PCIe:     topology.PCIeLink{Speed: 32, MaxSpeed: 32, Width: 16, MaxWidth: 16},
 			GPULanes: 16, GPUMax: 16, State: "4: ACTIVE", RateGbps: 400}, nil},
-		{"far", Facts{GPU: "x", Distance: topology.NODE}, []string{"GPU and VF are NODE apart"}},
-		{"redirect", Facts{GPU: "x", Redirects: []string{"0000:09:00.0"}},
+		{"far", Facts{Pair: machine.Pair{GPU: "x", Distance: topology.NODE}},
+			[]string{"GPU and VF are NODE apart"}},
+		{"redirect", Facts{Pair: machine.Pair{GPU: "x"}, Redirects: []string{"0000:09:00.0"}},
 			[]string{"ACS redirect at 0000:09:00.0"}},
 		{"links", Facts{PCIe: topology.PCIeLink{Speed: 16, MaxSpeed: 32, Width: 4, MaxWidth: 16},
 			GPULanes: 8, GPUMax: 16},
