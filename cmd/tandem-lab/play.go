@@ -148,8 +148,8 @@ func (p *player) page(
 	}
 	coordinator.AnnouncePage(cmd.OutOrStdout(), cmd.ErrOrStderr(), listener)
 	v := &coordinator.Viewer{
-		RunDir: ground.RunDir(), KubeletDir: ground.KubeletDir(), Title: ground.Title(),
-		From: machine.Source{SysfsRoot: ground.SysfsRoot()},
+		Folders: coordinator.Folders{RunDir: ground.RunDir(), KubeletDir: ground.KubeletDir()},
+		From:    machine.Source{SysfsRoot: ground.SysfsRoot()}, Title: ground.Title(),
 	}
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)

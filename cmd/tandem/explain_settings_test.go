@@ -32,9 +32,8 @@ func TestRejectionBySettings(t *testing.T) {
 			s.pods.Store(&[]corev1.Pod{failed("team", "train-1", intent.TopologyAffinity)})
 			run := filepath.Join(t.TempDir(), "run")
 			runPlugins(t, run)
-			known, err := coordinator.PodQuestion{
-				RunDir: run, KubeletDir: s.path("kubelet"), ProcRoot: s.path("proc"), Namespace: "team", Pod: "train-1",
-			}.Ask(t.Context())
+			folders := coordinator.Folders{RunDir: run, KubeletDir: s.path("kubelet"), ProcRoot: s.path("proc")}
+			known, err := folders.Explain(t.Context(), coordinator.PodQuestion{Namespace: "team", Pod: "train-1"})
 			r := known.Rejection
 			if err != nil || r == nil || r.Policy != c.policy || r.Scope != c.scope {
 				t.Errorf("%+v: %v", r, err)

@@ -13,8 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // RegisterTopologyFile adds the flag of a topology file.
@@ -28,11 +26,6 @@ func RegisterRunDir(flags *pflag.FlagSet, dir *string) {
 	flags.StringVar(dir, "run-dir", "",
 		"--run-dir of the plugins (default the folder in which a plugin answers: "+
 			"device-plugins/tandem in the kubelet's folder, or /run/tandem)")
-}
-
-// RegisterKubeletDir adds the flag of the kubelet's folder.
-func RegisterKubeletDir(flags *pflag.FlagSet, dir *string) {
-	flags.StringVar(dir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
 }
 
 // RefuseFlags refuses the flags that a flag excludes: all but some.

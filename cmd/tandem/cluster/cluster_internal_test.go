@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilexec "k8s.io/client-go/util/exec"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 )
 
 // answers is an executor whose daemons do, by the names of their pods, what they are told.
@@ -166,9 +168,8 @@ func TestEarlierDaemons(t *testing.T) {
 		}
 		return says("decisions")(t.Context(), how)
 	}
-	q := question{Namespace: "n", Pod: "p", Format: "table", All: true}
-	printed, err := c.askDecisions(t.Context(), q, nil,
-		[]daemon{{Pod: "a"}})
+	q := coordinator.PodQuestion{Namespace: "n", Pod: "p", All: true}
+	printed, err := c.askDecisions(t.Context(), q, []daemon{{Pod: "a"}}, "table")
 	if err != nil || string(printed) != "decisions" || len(asked) != 2 {
 		t.Errorf("%s, %v, asked %q", printed, err, asked)
 	}

@@ -119,7 +119,8 @@ func completeNodes(o *options) cli.Values {
 }
 
 func newClusterExplain(o *options) *cobra.Command {
-	var q question
+	var q coordinator.PodQuestion
+	var node string
 	format := cli.OneOf(cli.AsTable, cli.AsJSON)
 	cmd := &cobra.Command{
 		Use:   "explain [NAMESPACE/]POD",
@@ -148,8 +149,7 @@ admits the pod. What was free at the rejection is in no record; the output tells
 			if err != nil {
 				return err
 			}
-			q.Format = format.Format
-			printed, err := c.Explain(cmd.Context(), q)
+			printed, err := c.Explain(cmd.Context(), q, node, format.Format)
 			if err != nil {
 				return err
 			}
@@ -171,11 +171,8 @@ admits the pod. What was free at the rejection is in no record; the output tells
 			return pods, err
 		}),
 	}
-	cmd.Flags().StringVarP(&q.Container, "container", "c", "",
-		"show only this container of the pod (default all containers)")
-	cmd.Flags().BoolVar(&q.All, "all", false,
-		"also show the decisions for deleted pods of the same name, at the end")
-	cmd.Flags().StringVar(&q.Node, "node", "", "node of a deleted pod")
+	q.RegisterFlags(cmd.Flags())
+	cmd.Flags().StringVar(&node, "node", "", "node of a deleted pod")
 	cli.CompleteFlag(cmd, "node", completeNodes(o))
 	format.Register(cmd)
 	return cmd

@@ -146,57 +146,54 @@ func listNotes(s *coordinator.Status) string {
 	return cmp.Or(strings.Join(slices.Concat(list, s.ListUnsound(), s.Notes), "; "), "-")
 }
 
-// question is about a pod, for Explain.
-type question struct {
-	Namespace string // "" for that of the kubeconfig
-	Pod       string
-	Container string // "" for all of the pod
-	Node      string // on which the pod is, or was; "" for the one that the API server tells
-	All       bool   // also show the decisions for deleted pods of the same name
-	Format    string // "table" or "json"
-}
-
-// Explain finds the node of a pod and returns the output of "tandem explain" there. For a pod that the
-// kubelet's Topology Manager has rejected, Explain compares the pod with the status of the node instead.
-func (c *cluster) Explain(ctx context.Context, q question) ([]byte, error) {
+// Explain returns the output of "tandem explain" on the node of a pod, or with "" on the node that the API
+// server has. For a pod that the kubelet's Topology Manager has rejected, Explain compares the pod with the
+// status of the node instead. The namespace may be "" for that of the kubeconfig.
+func (c *cluster) Explain(
+	ctx context.Context, q coordinator.PodQuestion, node, format string,
+) ([]byte, error) {
 	if q.Namespace == "" {
 		q.Namespace = c.options.Namespace
 	}
 	var pod *corev1.Pod
-	if q.Node == "" {
+	if node == "" {
 		var err error
 		if pod, err = c.findPod(ctx, q.Namespace, q.Pod); err != nil {
 			return nil, err
 		}
-		q.Node = pod.Spec.NodeName
+		node = pod.Spec.NodeName
+		q.Present.UID, q.Present.Created = string(pod.UID), pod.CreationTimestamp.Time
 	}
-	daemons, err := c.findDaemons(ctx, q.Node)
+	daemons, err := c.findDaemons(ctx, node)
 	if err != nil {
 		return nil, err
 	}
 	if pod != nil && intent.IsRejected(pod) {
-		return c.explainRejection(ctx, pod, daemons[q.Node], q.Format)
+		return c.explainRejection(ctx, pod, daemons[node], format)
 	}
-	printed, err := c.askDecisions(ctx, q, pod, daemons[q.Node])
-	if err != nil && strings.Contains(err.Error(), noClaim) && pod != nil && kubelet.HasEnded(pod) {
+	printed, err := c.askDecisions(ctx, q, daemons[node], format)
+	switch {
+	case err == nil:
+		return printed, nil
+	case strings.Contains(err.Error(), noClaim) && pod != nil && kubelet.HasEnded(pod):
 		return nil, fmt.Errorf("explain pod %s/%s: the pod has ended (%s); its claims are released, and the DRA "+
-			"driver of node %s keeps no decisions for ended pods", q.Namespace, q.Pod, pod.Status.Phase, q.Node)
+			"driver of node %s keeps no decisions for ended pods", q.Namespace, q.Pod, pod.Status.Phase, node)
+	default:
+		return nil, fmt.Errorf("ask node %s: %w", node, err)
 	}
-	return printed, err
 }
 
-// askDecisions returns the output of "tandem explain" on a node. The pod may be nil, if unknown.
+// askDecisions returns the output of "tandem explain" on the node of daemons.
 func (c *cluster) askDecisions(
-	ctx context.Context, q question, pod *corev1.Pod, daemons []daemon,
+	ctx context.Context, q coordinator.PodQuestion, daemons []daemon, format string,
 ) ([]byte, error) {
-	older := []string{"explain", q.Namespace + "/" + q.Pod, "-o", q.Format}
+	older := []string{"explain", q.Namespace + "/" + q.Pod, "-o", format}
 	if q.Container != "" {
 		older = append(older, "--container", q.Container)
 	}
 	newer := slices.Clone(older)
-	if pod != nil {
-		newer = append(newer, "--created="+pod.CreationTimestamp.UTC().Format(time.RFC3339),
-			"--uid="+string(pod.UID))
+	if known := q.Present; known.UID != "" {
+		newer = append(newer, "--created="+known.Created.UTC().Format(time.RFC3339), "--uid="+known.UID)
 	}
 	if q.All {
 		newer = append(newer, "--all")
@@ -205,10 +202,7 @@ func (c *cluster) askDecisions(
 	if err != nil && strings.Contains(err.Error(), unknownFlag) {
 		printed, err = c.onNode(ctx, daemons, older...)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("ask node %s: %w", q.Node, err)
-	}
-	return printed, nil
+	return printed, err
 }
 
 // onNode returns the output of a command of tandem about the plugins of a node.

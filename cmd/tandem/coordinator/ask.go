@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -21,6 +24,18 @@ import (
 
 // timeout limits a question to the plugins or the kubelet, which answer in milliseconds.
 const timeout = 5 * time.Second
+
+// Folders are the folders of a node in which its plugins and its kubelet have their sockets.
+type Folders struct {
+	RunDir     string // of the plugins; "" to find the folder
+	KubeletDir string
+	ProcRoot   string // in which the kubelet's process is found; "" for "/proc"
+}
+
+func (f *Folders) registerFlags(flags *pflag.FlagSet) {
+	cli.RegisterRunDir(flags, &f.RunDir)
+	flags.StringVar(&f.KubeletDir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
+}
 
 // AskStatus returns the status of the plugins of a run directory; with "" AskStatus finds the directory. The
 // time limit is 5 seconds.
@@ -37,12 +52,12 @@ func runFolder(runDir string) string {
 	return coordination.FindRunDir(kubelet.DefaultDir)
 }
 
-// askDecisions returns the decisions for a pod; an empty namespace or container means any, and an empty pod
-// all decisions. The time limit is 5 seconds.
-func askDecisions(ctx context.Context, runDir, namespace, pod, container string) ([]Decision, error) {
+// askDecisions returns the decisions for a pod, all decisions for the empty question. The time limit is 5
+// seconds.
+func (f Folders) askDecisions(ctx context.Context, q PodQuestion) ([]Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answer, err := coordination.Explain(ctx, runFolder(runDir), namespace, pod, container)
+	answer, err := coordination.Explain(ctx, runFolder(f.RunDir), q.Namespace, q.Pod, q.Container)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +65,8 @@ func askDecisions(ctx context.Context, runDir, namespace, pod, container string)
 }
 
 // listPods returns the pods with known decisions as namespace/pod, sorted.
-func listPods(ctx context.Context, runDir string) ([]string, error) {
-	decisions, err := askDecisions(ctx, runDir, "", "", "")
+func (f Folders) listPods(ctx context.Context) ([]string, error) {
+	decisions, err := f.askDecisions(ctx, PodQuestion{})
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +81,8 @@ func listPods(ctx context.Context, runDir string) ([]string, error) {
 
 // readStatus returns the status by the plugins and the kubelet, with a note for GPUs of the machine that no
 // plugin offers. Returns an error if no plugin answers; the status of a silent kubelet is part of the result.
-func readStatus(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, error) {
-	answer, err := AskStatus(ctx, runDir)
+func (f Folders) readStatus(ctx context.Context, sysRoot string) (Status, error) {
+	answer, err := AskStatus(ctx, f.RunDir)
 	if err != nil {
 		if missing := DescribeUnoffered(os.DirFS(sysRoot), ""); missing != "" {
 			err = fmt.Errorf("%w; %s", err, missing)
@@ -75,7 +90,7 @@ func readStatus(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status
 		return Status{}, err
 	}
 	s := NewStatus(answer)
-	s.AskKubelet(ctx, kubeletDir)
+	s.AskKubelet(ctx, f.KubeletDir)
 	s.noteMissing(os.DirFS(sysRoot))
 	return s, nil
 }

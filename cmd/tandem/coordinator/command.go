@@ -23,10 +23,11 @@ const asWide = "wide"
 
 // looker is the command line of status.
 type looker struct {
-	runDir, kubeletDir, serve string
-	watch                     bool
-	from                      machine.Source // with serve
-	format                    cli.Output
+	folders Folders
+	serve   string
+	watch   bool
+	from    machine.Source // with serve
+	format  cli.Output
 }
 
 // NewStatusCommand returns the command status.
@@ -67,8 +68,7 @@ can; set another address, or use a tunnel (kubectl port-forward, ssh -L).`,
 
 func (l *looker) registerFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	cli.RegisterRunDir(flags, &l.runDir)
-	cli.RegisterKubeletDir(flags, &l.kubeletDir)
+	l.folders.registerFlags(flags)
 	l.format.Register(cmd)
 	flags.BoolVarP(&l.watch, "watch", "w", false, "repeat the output after each change, until Ctrl-C")
 	flags.StringVar(&l.serve, "serve", "",
@@ -86,9 +86,7 @@ func (l *looker) runStatus(cmd *cobra.Command) error {
 	case serves && l.watch:
 		return cli.NewUsageError("--serve and --watch exclude each other: the page follows what happens")
 	case serves:
-		return serveStatus(cmd, l.serve, &Viewer{
-			RunDir: l.runDir, KubeletDir: l.kubeletDir, From: l.from, Title: l.from.Title(),
-		})
+		return serveStatus(cmd, l.serve, &Viewer{Folders: l.folders, From: l.from, Title: l.from.Title()})
 	case l.watch:
 		return l.followStatus(cmd)
 	}
@@ -101,7 +99,7 @@ func (l *looker) runStatus(cmd *cobra.Command) error {
 
 // lookOnce queries the plugins and the kubelet, and returns their state in the chosen format.
 func (l *looker) lookOnce(ctx context.Context) ([]byte, error) {
-	s, err := readStatus(ctx, l.runDir, l.kubeletDir, l.from.SysfsRoot)
+	s, err := l.folders.readStatus(ctx, l.from.SysfsRoot)
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +176,7 @@ func serveStatus(cmd *cobra.Command, address string, v *Viewer) error {
 // NewExplainCommand returns the command explain.
 func NewExplainCommand() *cobra.Command {
 	var q PodQuestion
+	var folders Folders
 	var created string
 	format := cli.OneOf(cli.AsTable, cli.AsJSON)
 	cmd := &cobra.Command{
@@ -211,7 +210,7 @@ The command requires root.`,
 			}
 			if len(args) == 0 {
 				var known PodExplanation
-				if known.Decisions, err = askDecisions(cmd.Context(), q.RunDir, "", "", ""); err != nil {
+				if known.Decisions, err = folders.askDecisions(cmd.Context(), q); err != nil {
 					return err
 				}
 				return format.Write(cmd, known, func() []byte { return listDecisions(known.Decisions) })
@@ -219,26 +218,22 @@ The command requires root.`,
 			if q.Namespace, q.Pod, err = SplitPod(args[0]); err != nil {
 				return err
 			}
-			known, err := q.Ask(cmd.Context())
+			known, err := folders.Explain(cmd.Context(), q)
 			if err != nil {
 				return err
 			}
-			return format.Write(cmd, known, func() []byte { return q.Text(cmd.Context(), known) })
+			return format.Write(cmd, known, func() []byte { return folders.formatText(cmd.Context(), known, q.All) })
 		},
 	}
 	cmd.ValidArgsFunction = cli.CompleteFirst(func(cmd *cobra.Command, _ string) ([]string, error) {
-		return listPods(cmd.Context(), q.RunDir)
+		return folders.listPods(cmd.Context())
 	})
-	cmd.Flags().StringVarP(&q.Container, "container", "c", "",
-		"show only this container of the pod (default all containers)")
-	cmd.Flags().BoolVar(&q.All, "all", false,
-		"also show the decisions for deleted pods of the same name, at the end")
+	q.RegisterFlags(cmd.Flags())
 	cmd.Flags().StringVar(&q.Present.UID, "uid", "", "UID of the pod (metadata.uid): decisions with another "+
 		"UID are of deleted pods")
 	cmd.Flags().StringVar(&created, "created", "", "creation time of the pod (creationTimestamp): earlier "+
 		"decisions without a UID are of deleted pods (default recognized by repeated allocations)")
-	cli.RegisterRunDir(cmd.Flags(), &q.RunDir)
-	cli.RegisterKubeletDir(cmd.Flags(), &q.KubeletDir)
+	folders.registerFlags(cmd.Flags())
 	format.Register(cmd)
 	return cmd
 }

@@ -207,9 +207,9 @@ func AnnouncePage(stdout, stderr io.Writer, listener net.Listener) {
 // The server queries the node at most once a second, for any number of clients. It rereads the machine only
 // if the plugins' devices change, because some reads reach the devices themselves.
 type Viewer struct {
-	RunDir, KubeletDir string
-	From               machine.Source
-	Title              string // of the page
+	Folders
+	From  machine.Source
+	Title string // of the page
 
 	palette picture.Palette
 	node    *machine.Node
@@ -224,7 +224,7 @@ func (v *Viewer) Serve(ctx context.Context, listener net.Listener) error {
 
 // readNode queries the plugins. Without an answer the picture shows sysfs alone.
 func (v *Viewer) readNode(ctx context.Context) (*picture.Node, error) {
-	s, away := readStatus(ctx, v.RunDir, v.KubeletDir, v.From.SysfsRoot)
+	s, away := v.readStatus(ctx, v.From.SysfsRoot)
 	if devices := s.ListDevices(); v.node == nil || v.of != devices {
 		node, err := machine.Read(&v.From)
 		if err != nil {
@@ -260,15 +260,11 @@ func (v *Viewer) explainOwner(ctx context.Context, owner string) (string, error)
 	if len(parts) != 3 {
 		return "", fmt.Errorf("explain %q: want NAMESPACE/POD/CONTAINER", owner)
 	}
-	q := PodQuestion{
-		RunDir: v.RunDir, KubeletDir: v.KubeletDir, Namespace: parts[0], Pod: parts[1], Container: parts[2],
-		All: true,
-	}
-	known, err := q.Ask(ctx)
+	known, err := v.Folders.Explain(ctx, PodQuestion{Namespace: parts[0], Pod: parts[1], Container: parts[2]})
 	if err != nil {
 		return "", err
 	}
-	return string(q.Text(ctx, known)), nil
+	return string(v.formatText(ctx, known, true)), nil
 }
 
 // fillPicture puts what the plugins know into the picture of the machine. What no plugin offers stays as the

@@ -311,7 +311,8 @@ func TestLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := &Viewer{
-		RunDir: filepath.Join(dir, "run"), From: machine.Source{SysfsRoot: sys}, palette: picture.Palette{},
+		Folders: Folders{RunDir: filepath.Join(dir, "run")}, From: machine.Source{SysfsRoot: sys},
+		palette: picture.Palette{},
 	}
 	if n, err := v.readNode(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer") ||
 		n == nil || len(n.Cards) != 16 || len(n.Notes) != 1 {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
@@ -29,26 +30,32 @@ type PodExplanation struct {
 	Rejection *Rejection `json:"rejection,omitempty"`
 }
 
-// PodQuestion asks for the explanation of a pod of this node.
+// PodQuestion asks for the explanation of a pod.
 type PodQuestion struct {
-	RunDir, KubeletDir string
-	ProcRoot           string // in which the kubelet's process is found; "" for "/proc"
-	Namespace, Pod     string // the namespace may be "", for any
-	Container          string // "" for all of the pod
-	Present            presentPod
-	All                bool // with the decisions for deleted pods of the name
+	Namespace, Pod string // the namespace may be "", for any
+	Container      string // "" for all of the pod
+	Present        presentPod
+	All            bool // with the decisions for deleted pods of the name
 }
 
-// Ask asks the kubelet whether it has rejected the pod, then the plugins for their decisions. Without an
+// RegisterFlags adds the flags that narrow or widen the explanation.
+func (q *PodQuestion) RegisterFlags(flags *pflag.FlagSet) {
+	flags.StringVarP(&q.Container, "container", "c", "",
+		"show only this container of the pod (default all containers)")
+	flags.BoolVar(&q.All, "all", false,
+		"also show the decisions for deleted pods of the same name, at the end")
+}
+
+// Explain asks the kubelet whether it has rejected the pod, then the plugins for their decisions. Without an
 // answer of the plugins the error also has the reason why a rejection is unknown.
-func (q PodQuestion) Ask(ctx context.Context) (known PodExplanation, err error) {
+func (f Folders) Explain(ctx context.Context, q PodQuestion) (known PodExplanation, err error) {
 	known.Decisions = []Decision{}
-	rejection, unknown := q.askRejection(ctx)
+	rejection, unknown := f.askRejection(ctx, q)
 	if rejection != nil {
 		known.Rejection = rejection
 		return known, nil
 	}
-	known.Decisions, err = askDecisions(ctx, q.RunDir, q.Namespace, q.Pod, q.Container)
+	known.Decisions, err = f.askDecisions(ctx, q)
 	if err != nil && unknown != nil {
 		err = fmt.Errorf("%w; %w", err, unknown)
 	}
@@ -56,17 +63,18 @@ func (q PodQuestion) Ask(ctx context.Context) (known PodExplanation, err error) 
 	return known, err
 }
 
-// Text returns the explanation for people, by the present status of the plugins.
-func (q PodQuestion) Text(ctx context.Context, known PodExplanation) []byte {
+// formatText returns the explanation for people, by the present status of the plugins, with the
+// decisions for deleted pods if all are asked for.
+func (f Folders) formatText(ctx context.Context, known PodExplanation, all bool) []byte {
 	if known.Rejection != nil {
 		return known.Rejection.Text()
 	}
 	var now *Status
-	if answer, err := AskStatus(ctx, q.RunDir); err == nil {
+	if answer, err := AskStatus(ctx, f.RunDir); err == nil {
 		s := NewStatus(answer)
 		now = &s
 	}
-	return explainDecisions(known.Decisions, now, q.All)
+	return explainDecisions(known.Decisions, now, all)
 }
 
 // Rejection explains a pod that the kubelet's Topology Manager has rejected. The kubelet calls no device
@@ -259,8 +267,8 @@ func RejectedPods(ctx context.Context, kubeletDir string) (rejected []*corev1.Po
 }
 
 // askRejection explains the rejected pod; nil if the kubelet lists no rejected pod of the name.
-func (q PodQuestion) askRejection(ctx context.Context) (*Rejection, error) {
-	pods, err := RejectedPods(ctx, q.KubeletDir)
+func (f Folders) askRejection(ctx context.Context, q PodQuestion) (*Rejection, error) {
+	pods, err := RejectedPods(ctx, f.KubeletDir)
 	if err != nil {
 		return nil, fmt.Errorf("find rejected pods: %w", err)
 	}
@@ -268,13 +276,13 @@ func (q PodQuestion) askRejection(ctx context.Context) (*Rejection, error) {
 		if pod.Name != q.Pod || q.Namespace != "" && pod.Namespace != q.Namespace {
 			continue
 		}
-		answer, err := AskStatus(ctx, q.RunDir)
+		answer, err := AskStatus(ctx, f.RunDir)
 		if err != nil {
 			return nil, fmt.Errorf("compare rejected pod %s/%s with the node: %w", pod.Namespace, pod.Name, err)
 		}
 		status := NewStatus(answer)
-		decisions := kubelet.Read(askDecisions(ctx, q.RunDir, "", "", ""))
-		manager := NewManager(machine.ReadSettings(cmp.Or(q.ProcRoot, "/proc"), q.KubeletDir))
+		decisions := kubelet.Read(f.askDecisions(ctx, PodQuestion{}))
+		manager := NewManager(machine.ReadSettings(cmp.Or(f.ProcRoot, "/proc"), f.KubeletDir))
 		r := ExplainRejection(pod, &status, decisions, manager)
 		return &r, nil
 	}
