@@ -57,7 +57,7 @@ Whether a pool without excludeTopology has NUMA hints follows from the machine, 
 			if stock {
 				ask = q.Stock
 			}
-			answer, notes, err := ask(n, &from)
+			answer, notes, err := ask(n)
 			if err != nil {
 				return err
 			}

@@ -168,7 +168,7 @@ func (p *published) checkFlags(flags *pflag.FlagSet, format string) error {
 
 // writeSlices writes the ResourceSlices of a machine as YAML, and notes on the omitted parts.
 func (p *published) writeSlices(out, notes io.Writer, n *machine.Node, from *machine.Source) error {
-	inventory, err := n.Inventory(p.config, from)
+	inventory, err := n.Inventory(p.config)
 	if err != nil {
 		return err
 	}

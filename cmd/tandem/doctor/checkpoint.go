@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -70,9 +72,10 @@ var checkpointChecks = []check{
 // findOfferedTwice finds devices that are registered under two resources.
 func (n *Node) findOfferedTwice(f *Finding) {
 	registered, resources := n.checkpoint.Registered(), map[string][]string{} // by ID
+	offered := slices.Concat(n.GPUs, machine.Devices(n.VFs))
 	for _, resource := range slices.Sorted(maps.Keys(registered)) {
 		for _, id := range registered[resource] {
-			if slices.ContainsFunc(slices.Concat(n.GPUs, n.VFs), func(d Device) bool { return d.ID == id }) {
+			if slices.ContainsFunc(offered, func(d model.Device) bool { return d.ID == id }) {
 				resources[id] = append(resources[id], resource)
 			}
 		}

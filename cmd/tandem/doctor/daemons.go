@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -205,26 +206,30 @@ func (n *Node) readDaemons(ctx context.Context) {
 }
 
 // runningVFs returns the VFs that the running tandem-rdma offers, each once.
-func (n *Node) runningVFs() ([]Device, error) {
+func (n *Node) runningVFs() ([]model.Resource, error) {
 	if n.noAnswer != nil {
 		return nil, n.noAnswer
 	}
-	var vfs []Device
+	var vfs []model.Resource
 	err, known := errNotRunning, map[string]bool{}
 	for _, resource := range n.status.Resources {
 		if resource.Kind != string(device.VF) || !resource.Connected {
 			continue
 		}
 		err = nil
+		pool := model.Resource{Name: resource.Name, Kind: model.VF}
 		for _, d := range resource.Devices {
 			address, invalid := topology.ParseAddress(d.Address)
 			if _, there := n.Tree.Device(address); invalid != nil || !there || known[d.ID] {
 				continue
 			}
 			known[d.ID] = true
-			vf := Device{Resource: resource.Name}
-			vf.ID, vf.Address, vf.NUMA = d.ID, address, d.NUMA
-			vfs = append(vfs, vf)
+			vf := model.Device{NUMA: d.NUMA}
+			vf.ID, vf.Address = d.ID, address
+			pool.Devices = append(pool.Devices, vf)
+		}
+		if len(pool.Devices) > 0 {
+			vfs = append(vfs, pool)
 		}
 	}
 	return vfs, err

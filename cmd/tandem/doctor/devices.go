@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -246,8 +248,8 @@ const wholeNICs = "The plugin offers these PFs themselves. Pools of whole NICs n
 // offersWholeNICs reports whether the plugin offers each PF, and thus no PF has VFs.
 func (n *Node) offersWholeNICs() bool {
 	return !slices.ContainsFunc(n.pfs, func(pf *topology.Device) bool {
-		isOffered := func(offered Device) bool { return offered.Address == pf.Address }
-		return n.Guess != "" || !slices.ContainsFunc(n.VFs, isOffered)
+		isOffered := func(offered model.Device) bool { return offered.Address == pf.Address }
+		return n.Guess != "" || !slices.ContainsFunc(machine.Devices(n.VFs), isOffered)
 	})
 }
 

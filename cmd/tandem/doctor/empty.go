@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
@@ -106,13 +105,12 @@ func (e emptyNode) readMerge() merge {
 	}
 	m.now = model.Policy(k.Policy) == model.Restricted || model.Policy(k.Policy) == model.BestEffort
 	m.addProvider("GPUs", ofGPUs, e.GPUs)
-	pools := machine.GroupByPool(e.VFs)
-	for _, resource := range slices.Sorted(maps.Keys(pools)) {
+	for _, pool := range e.VFs {
 		name := "VFs"
-		if resource != "" {
-			name += " of " + resource
+		if pool.Name != "" {
+			name += " of " + pool.Name
 		}
-		m.addProvider(name, ofVFs, pools[resource])
+		m.addProvider(name, ofVFs, pool.Devices)
 	}
 	if k.CPUPolicy == static {
 		m.addNodes(k.Says("cpuManagerPolicy", k.CPUPolicy), ofCPUs, topology.NodesWithCPUs(k.CPUs))
@@ -124,15 +122,15 @@ func (e emptyNode) readMerge() merge {
 }
 
 func (m *merge) addNodes(name string, kind providerKind, nodes []int) {
-	var list []Device
+	var list []model.Device
 	for _, number := range nodes {
-		list = append(list, Device{NUMA: topology.Node(number)})
+		list = append(list, model.Device{NUMA: topology.Node(number)})
 	}
 	m.addProvider(name, kind, list)
 }
 
 // addProvider adds a resource, unless no device has a NUMA node.
-func (m *merge) addProvider(name string, kind providerKind, devices []Device) {
+func (m *merge) addProvider(name string, kind providerKind, devices []model.Device) {
 	p := provider{name: name, kind: kind, demand: model.Demand{Count: 1}}
 	for _, d := range devices {
 		p.demand.All.Add(d.NUMA)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
@@ -52,7 +54,7 @@ func (n *Node) readHardware() {
 	}
 	ports := map[topology.Address]bool{} // between GPUs and VFs that share a switch; whether each redirects
 	for _, g := range n.GPUs {
-		for _, vf := range n.VFs {
+		for _, vf := range machine.Devices(n.VFs) {
 			if n.Tree.Distance(g.Address, vf.Address).Level.Direct() {
 				for _, port := range n.Tree.Ports(g.Address, vf.Address) {
 					ports[port.Address] = ports[port.Address] || port.Redirects
@@ -81,7 +83,7 @@ func (n *Node) readText(a topology.Address, file string) string {
 }
 
 func (n *Node) hasNearGPU(d *topology.Device) bool {
-	return slices.ContainsFunc(n.GPUs, func(g Device) bool {
+	return slices.ContainsFunc(n.GPUs, func(g model.Device) bool {
 		return n.Tree.Distance(g.Address, d.Address).Level.Direct()
 	})
 }
@@ -116,7 +118,7 @@ func (n *Node) missingNodes() (missing []string) {
 			}
 		}
 	}
-	for _, vf := range n.VFs {
+	for _, vf := range machine.Devices(n.VFs) {
 		for _, name := range n.listNames(vf.Address, "infiniband_verbs") {
 			want("infiniband/"+name, "VF "+vf.Address.String())
 			want("infiniband/rdma_cm", "all RDMA devices")

@@ -15,14 +15,11 @@ import (
 // no combinations: doctor's own remedy is another one.
 func TestMergeOfEachResource(t *testing.T) {
 	n := Node{Tree: topology.Assemble(nil, nil, nil)}
+	n.VFs = []model.Resource{{Name: "x.y/a"}, {Name: "x.y/b"}, {Name: "x.y/excluded"}}
 	for i := range 8 {
 		n.GPUs = append(n.GPUs, deviceOn("gpu", topology.Address{}, topology.Node(i)))
-		for _, resource := range []string{"x.y/a", "x.y/b", "x.y/excluded"} {
-			vf := deviceOn("vf", topology.Address{}, topology.Node(i))
-			if vf.Resource = resource; resource == "x.y/excluded" {
-				vf.NUMA = topology.NUMANode{}
-			}
-			n.VFs = append(n.VFs, vf)
+		for k, on := range []topology.NUMANode{topology.Node(i), topology.Node(i), {}} {
+			n.VFs[k].Devices = append(n.VFs[k].Devices, deviceOn("vf", topology.Address{}, on))
 		}
 	}
 	k := &settings{}

@@ -23,9 +23,6 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Device is a GPU or VF as its plugin announces the device to the kubelet.
-type Device = machine.Device
-
 // Node is the input of an examination: where the parts of the node are, then what [Node.Read] has read. The
 // folders are those of a live node or of a node laid out elsewhere.
 type Node struct {
@@ -48,12 +45,13 @@ type Node struct {
 	CPUs          int         // whole CPUs that containers request, for the request shapes; 0 for none
 	Counted       RefusedPods // by somebody else than the kubelet; none: the kubelet is asked
 
-	Sys       fs.FS          // sysfs; nil for none
-	Tree      *topology.Tree // nil for none
-	Links     []topology.Link
-	Now       time.Time         // to compare the age of files with the age of the kubelet's process
-	Mode      coordination.Mode // of the node, "" for none; in the mode of DRA the managers align no devices
-	GPUs, VFs []Device          // that the plugins offer
+	Sys   fs.FS          // sysfs; nil for none
+	Tree  *topology.Tree // nil for none
+	Links []topology.Link
+	Now   time.Time         // to compare the age of files with the age of the kubelet's process
+	Mode  coordination.Mode // of the node, "" for none; in the mode of DRA the managers align no devices
+	GPUs  []model.Device    // that the plugins offer
+	VFs   []model.Resource  // that the plugins offer, of each pool that has some, by name
 	// why the VFs are those of all NICs with RDMA instead of the offered VFs; "" for offered VFs
 	Guess    string
 	Mounted  string   // the ConfigMap of a pod that selects the VFs; "" for none
@@ -124,7 +122,7 @@ func (n *Node) findFolders() {
 
 // readVFs returns the VFs of the configuration, or of the running tandem-rdma, or of a ConfigMap that the
 // kubelet has mounted for a pod, or of all NICs with RDMA. The last case is a guess.
-func (n *Node) readVFs(m *machine.Node) ([]Device, error) {
+func (n *Node) readVFs(m *machine.Node) ([]model.Resource, error) {
 	if n.PoolsFile != "" {
 		return n.configuredVFs(m)
 	}
@@ -148,14 +146,14 @@ func (n *Node) readVFs(m *machine.Node) ([]Device, error) {
 }
 
 // configuredVFs returns the VFs of the configuration, or of all NICs with RDMA.
-func (n *Node) configuredVFs(m *machine.Node) ([]Device, error) {
+func (n *Node) configuredVFs(m *machine.Node) ([]model.Resource, error) {
 	if !n.Recorded {
 		m.Kubelet = n.hintSettings()
 	}
-	vfs, notes, err := m.VFDevices(n.PoolsFile, &n.From)
+	vfs, notes, err := m.VFPools(n.PoolsFile)
 	if err == nil && n.PoolsFile != "" {
 		n.Pools = Pools{File: n.PoolsFile, Notes: notes}
-		n.Pools.Choices, err = m.Choices(n.PoolsFile, &n.From)
+		n.Pools.Choices, err = m.Choices(n.PoolsFile)
 	}
 	return vfs, err
 }

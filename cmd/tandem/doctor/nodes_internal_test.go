@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -14,12 +15,14 @@ import (
 // machine, the kubelet admits containers on a machine with ten NUMA nodes.
 func TestShapesOfManyNodes(t *testing.T) {
 	n := Node{Tree: topology.Assemble(nil, nil, nil)}
+	vfs := model.Resource{Kind: model.VF}
 	for i := range 10 {
 		at := topology.Address{Bus: uint8(i)}
 		n.GPUs = append(n.GPUs, deviceOn(fmt.Sprint("gpu", i), at, topology.Node(i)))
 		vf := topology.Address{Bus: uint8(i), Function: 1}
-		n.VFs = append(n.VFs, deviceOn(fmt.Sprint("vf", i), vf, topology.Node(i)))
+		vfs.Devices = append(vfs.Devices, deviceOn(fmt.Sprint("vf", i), vf, topology.Node(i)))
 	}
+	n.VFs = []model.Resource{vfs}
 	k := &settings{}
 	n.settings = k
 	k.Policy, k.Scope, k.CPUPolicy, k.MemoryPolicy = restricted, scopeContainer, "none", "None"
@@ -34,6 +37,6 @@ func TestShapesOfManyNodes(t *testing.T) {
 }
 
 // deviceOn returns a device with the hint of a NUMA node.
-func deviceOn(id string, address topology.Address, numa topology.NUMANode) Device {
-	return Device{Device: placement.Device{ID: id, Address: address}, NUMA: numa}
+func deviceOn(id string, address topology.Address, numa topology.NUMANode) model.Device {
+	return model.Device{Device: placement.Device{ID: id, Address: address}, NUMA: numa}
 }

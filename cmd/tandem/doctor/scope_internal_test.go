@@ -25,16 +25,17 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 		"a.com/gpu": device.GPU, "a.com/x": device.VF, "a.com/y": device.VF,
 	} {
 		r := coordinator.Resource{Name: name, Kind: string(kind), Connected: true}
+		pool := model.Resource{Name: name, Kind: model.VF}
 		for i := range 8 {
 			numa := topology.Node(i / 4)
 			id := fmt.Sprint(name, i)
 			r.Devices = append(r.Devices, coordinator.Device{ID: id, NUMA: numa, State: "free"})
-			d := deviceOn(id, topology.Address{}, numa)
-			if kind == device.GPU {
-				n.GPUs = append(n.GPUs, d)
-			} else {
-				n.VFs = append(n.VFs, d)
-			}
+			pool.Devices = append(pool.Devices, deviceOn(id, topology.Address{}, numa))
+		}
+		if kind == device.GPU {
+			n.GPUs = pool.Devices
+		} else {
+			n.VFs = append(n.VFs, pool)
 		}
 		status.Resources = append(status.Resources, r)
 	}

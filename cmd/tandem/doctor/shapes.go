@@ -73,7 +73,7 @@ func (n *Node) readShapes() (s shapes) {
 		return s
 	}
 	s.fewer = s.fewerVFs()
-	for pairs := 1; pairs <= min(len(n.GPUs), len(n.VFs), mostShapes); pairs++ {
+	for pairs := 1; pairs <= min(len(n.GPUs), len(machine.Devices(n.VFs)), mostShapes); pairs++ {
 		nodes, admitted := s.findAffinity(pairs, pairs, n.CPUs)
 		_, fits := s.findAffinity(pairs, pairs, 0)
 		switch {
@@ -100,7 +100,7 @@ func (e emptyNode) fewerVFs() (requests []string) {
 			continue
 		}
 		var vfs []int
-		for n := 1; n < gpus && n <= len(e.VFs); n++ {
+		for n := 1; n < gpus && n <= len(machine.Devices(e.VFs)); n++ {
 			if _, admitted := e.findAffinity(gpus, n, 0); !admitted {
 				vfs = append(vfs, n)
 			}
@@ -166,10 +166,10 @@ func (e emptyNode) cpusPerNode() string {
 	if err != nil {
 		return "an unknown number"
 	}
-	var free []Device
+	var free []model.Device
 	for number, set := range e.settings.CPUs {
 		for range set.Without(reserved) {
-			free = append(free, Device{NUMA: topology.Node(number)})
+			free = append(free, model.Device{NUMA: topology.Node(number)})
 		}
 	}
 	return perNode(free)
@@ -177,18 +177,18 @@ func (e emptyNode) cpusPerNode() string {
 
 // listPlaces says where the devices are.
 func (n *Node) listPlaces() []string {
-	lines, pools := []string{"GPUs: " + perNode(n.GPUs)}, machine.GroupByPool(n.VFs)
-	if len(pools) == 1 {
-		return append(lines, "VFs: "+perNode(n.VFs))
+	lines := []string{"GPUs: " + perNode(n.GPUs)}
+	if len(n.VFs) == 1 {
+		return append(lines, "VFs: "+perNode(n.VFs[0].Devices))
 	}
-	for _, name := range slices.Sorted(maps.Keys(pools)) {
-		lines = append(lines, "VFs of "+name+": "+perNode(pools[name]))
+	for _, pool := range n.VFs {
+		lines = append(lines, "VFs of "+pool.Name+": "+perNode(pool.Devices))
 	}
 	return lines
 }
 
 // perNode is "4 on node 0, 4 on node 1".
-func perNode(devices []Device) string {
+func perNode(devices []model.Device) string {
 	counts := map[int]int{}
 	for _, d := range devices {
 		number, known := d.NUMA.Number()
@@ -255,7 +255,7 @@ func (s shapes) wouldRefuse() (lines []string) {
 
 // listRemedies returns the remedies for refused requests by the hints of the VFs.
 func (s shapes) listRemedies() (fix []string) {
-	if !slices.ContainsFunc(s.VFs, hasNode) {
+	if !slices.ContainsFunc(machine.Devices(s.VFs), hasNode) {
 		return nil
 	}
 	if len(s.refused) > 0 {
@@ -296,13 +296,13 @@ func (n *Node) findRefusedShapes(f *Finding) {
 	if len(s.fewer) > 0 {
 		f.addSeen("rejected as well: %s", strings.Join(s.fewer, ", "))
 	}
-	if slices.ContainsFunc(s.VFs, hasNode) {
+	if slices.ContainsFunc(machine.Devices(s.VFs), hasNode) {
 		f.Why = "Policy restricted requires the smallest possible set of NUMA nodes for each resource, and the " +
 			"same set for GPUs and VFs; here the VFs fit on fewer nodes than the GPUs, or the reverse."
 		f.Fix = append(f.Fix, s.listRemedies()...)
 	}
 	if slices.ContainsFunc(s.GPUs, hasNode) &&
-		slices.ContainsFunc(s.GPUs, func(d Device) bool { return !hasNode(d) }) {
+		slices.ContainsFunc(s.GPUs, func(d model.Device) bool { return !hasNode(d) }) {
 		f.Fix = append(f.Fix, "set a NUMA node for every GPU: see numa-node")
 	}
 	if len(f.Fix) == 0 {
@@ -366,7 +366,7 @@ func (n *Node) findFarShapes(f *Finding) {
 	}
 }
 
-func hasNode(d Device) bool {
+func hasNode(d model.Device) bool {
 	_, known := d.NUMA.Number()
 	return known
 }

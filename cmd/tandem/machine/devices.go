@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,8 +19,8 @@ import (
 
 // GPUDevices returns the GPUs as a plugin offers them: partitions if amdgpu reports some, else whole
 // functions.
-func (n *Node) GPUDevices() []Device {
-	var list []Device
+func (n *Node) GPUDevices() []model.Device {
+	var list []model.Device
 	for _, d := range n.GPUs {
 		parts := n.Parts[d.Address]
 		for _, part := range parts {
@@ -32,12 +33,48 @@ func (n *Node) GPUDevices() []Device {
 	return list
 }
 
-// VFDevices returns the VFs of a config.json, or of all NICs with RDMA if config is "". The strings are
-// notes.
-func (n *Node) VFDevices(config string, from *Source) ([]Device, []string, error) {
+func newDevice(id string, address topology.Address, numa topology.NUMANode) model.Device {
+	return model.Device{Device: placement.Device{ID: id, Address: address}, NUMA: numa}
+}
+
+// VFPools returns the VFs of each pool of a config.json that has some, by name, or if config is "" those of
+// all NICs with RDMA as a pool without a name. The strings are notes.
+func (n *Node) VFPools(config string) (list []model.Resource, notes []string, err error) {
+	found := []pools.Pool{n.poolOfAll()}
 	if config != "" {
-		return n.selectVFs(config, from)
+		if found, notes, err = n.readPools(config); err != nil {
+			return nil, nil, err
+		}
 	}
+	for _, pool := range n.decideHints(found) {
+		if config != "" && pool.Decision != "" {
+			notes = append(notes, fmt.Sprintf("resource %q: %s", pool.Resource.Name, pool.Decision))
+		}
+		vfs := model.Resource{Kind: model.VF}
+		if config != "" {
+			vfs.Name = pool.Name
+		}
+		for _, d := range pool.Devices {
+			vfs.Devices = append(vfs.Devices, newDevice(d.ID, d.Address, d.NUMA))
+		}
+		if len(vfs.Devices) > 0 {
+			list = append(list, vfs)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b model.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	return list, notes, nil
+}
+
+// Devices returns the devices of pools.
+func Devices(pools []model.Resource) (all []model.Device) {
+	for _, pool := range pools {
+		all = append(all, pool.Devices...)
+	}
+	return all
+}
+
+// poolOfAll returns the VFs of all NICs with RDMA. A NIC without VFs counts as a VF.
+func (n *Node) poolOfAll() pools.Pool {
 	pool := pools.Pool{Name: "VFs", Resource: &pools.ResourceConfig{}}
 	add := func(d *topology.Device) {
 		pool.Devices = append(pool.Devices, pools.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA})
@@ -52,11 +89,7 @@ func (n *Node) VFDevices(config string, from *Source) ([]Device, []string, error
 			add(pf)
 		}
 	}
-	var list []Device
-	for _, d := range n.decideHints([]pools.Pool{pool})[0].Devices {
-		list = append(list, newDevice(d.ID, d.Address, d.NUMA))
-	}
-	return list, nil, nil
+	return pool
 }
 
 // decideHints decides about the hints of pools as tandem-rdma does while no container has a VF.
@@ -101,64 +134,44 @@ func (n *Node) gpuResources() (resources []model.Resource) {
 	return resources
 }
 
-// selectVFs returns the devices of all pools of the configuration, without duplicates.
-func (n *Node) selectVFs(file string, from *Source) ([]Device, []string, error) {
-	found, notes, err := n.readPools(file, from)
-	if err != nil {
-		return nil, nil, err
-	}
-	var list []Device
-	for _, pool := range n.decideHints(found) {
-		if pool.Decision != "" {
-			notes = append(notes, fmt.Sprintf("resource %q: %s", pool.Resource.Name, pool.Decision))
-		}
-		for _, d := range pool.Devices {
-			vf := newDevice(d.ID, d.Address, d.NUMA)
-			vf.Resource = pool.Name
-			list = append(list, vf)
-		}
-	}
-	return list, notes, nil
-}
-
 // readPools returns the pools of the configuration. The strings are notes.
-func (n *Node) readPools(file string, from *Source) ([]pools.Pool, []string, error) {
+func (n *Node) readPools(file string) ([]pools.Pool, []string, error) {
 	config, err := pools.ReadConfig(file)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, warnings, err := n.newFinder(from).Find(config)
+	found, warnings, err := n.newFinder().Find(config)
 	if err != nil {
 		return nil, nil, err
 	}
 	return found, append(config.Warnings, warnings...), nil
 }
 
-func (n *Node) newFinder(from *Source) pools.Finder {
+func (n *Node) newFinder() pools.Finder {
 	finder := pools.Finder{Sys: n.Sys, Prefix: "intel.com"}
-	if from.IsLive() {
-		askKernel(&finder, from.SysfsRoot)
+	if n.from.IsLive() {
+		askKernel(&finder, n.from.SysfsRoot)
 	}
 	return finder
 }
 
 // Choices returns the decision of a config.json's selectors for each of the machine's devices.
-func (n *Node) Choices(file string, from *Source) ([]pools.Choice, error) {
+func (n *Node) Choices(file string) ([]pools.Choice, error) {
 	config, err := pools.ReadConfig(file)
 	if err != nil {
 		return nil, err
 	}
-	return n.newFinder(from).Explain(config)
+	return n.newFinder().Explain(config)
 }
 
 // Inventory returns the machine as the DRA driver sees it, with the VFs of a config.json, or of all NICs with
 // RDMA if config is "".
-func (n *Node) Inventory(config string, from *Source) (pool.Machine, error) {
+func (n *Node) Inventory(config string) (pool.Machine, error) {
 	var offered []pools.Pool
 	var notes []string
 	if config != "" {
 		var err error
-		if offered, notes, err = n.readPools(config, from); err != nil {
+		if offered, notes, err = n.readPools(config); err != nil {
 			return pool.Machine{}, err
 		}
 	}
@@ -188,42 +201,20 @@ func NewPair(p placement.Pair) Pair {
 	return Pair{p.GPU.ID, p.VF.ID, p.Distance.Level, p.Distance.Bridges}
 }
 
-// Device is a GPU or VF as announced to the kubelet.
-type Device struct {
-	placement.Device
-	NUMA     topology.NUMANode // unknown also for a pool with excludeTopology
-	Used     bool              // by a container
-	Resource string            // of a VF: the name of its pool; "" if unknown
-}
-
-// newDevice returns a free device.
-func newDevice(id string, address topology.Address, numa topology.NUMANode) Device {
-	return Device{Device: placement.Device{ID: id, Address: address}, NUMA: numa}
-}
-
 // Views are views of a machine's devices for requests of VFs.
 type Views struct {
 	All   *devicemanager.View   // all VFs are of one resource
 	pools []*devicemanager.View // with the VFs of one pool, by its name
 }
 
-// NewViews returns the coordinator's views of a machine's devices. All GPUs are of one resource.
-func NewViews(links []topology.Link, gpus, vfs []Device) Views {
-	v := Views{All: newView(links, gpus, vfs)}
-	pools := GroupByPool(vfs)
-	for _, name := range slices.Sorted(maps.Keys(pools)) {
-		v.pools = append(v.pools, newView(links, gpus, pools[name]))
+// NewViews returns the coordinator's views of a machine's devices, some of them in use. All GPUs are of one
+// resource.
+func NewViews(links []topology.Link, gpus []model.Device, vfs []model.Resource, used ...string) Views {
+	v := Views{All: newView(links, gpus, Devices(vfs), used)}
+	for _, pool := range vfs {
+		v.pools = append(v.pools, newView(links, gpus, pool.Devices, used))
 	}
 	return v
-}
-
-// GroupByPool returns VFs by the name of their pool.
-func GroupByPool(vfs []Device) map[string][]Device {
-	pools := map[string][]Device{}
-	for _, d := range vfs {
-		pools[d.Resource] = append(pools[d.Resource], d)
-	}
-	return pools
 }
 
 // ForRequests returns the views for a container's requests: of each pool with as many free VFs, since the
@@ -262,20 +253,10 @@ func (v Views) Nodes(
 }
 
 // newView returns a view of devices. All GPUs are of one resource, and all VFs.
-func newView(links []topology.Link, gpus, vfs []Device) *devicemanager.View {
-	var used []string
-	announced := make([]model.Resource, len(model.Kinds))
-	for kind, list := range [...][]Device{gpus, vfs} {
-		announced[kind].Kind = model.Kind(kind)
-		for _, d := range list {
-			told := model.Device{Device: d.Device, NUMA: d.NUMA}
-			announced[kind].Devices = append(announced[kind].Devices, told)
-			if d.Used {
-				used = append(used, d.ID)
-			}
-		}
-	}
-	node := devicemanager.NewDevices(announced)
+func newView(links []topology.Link, gpus, vfs []model.Device, used []string) *devicemanager.View {
+	node := devicemanager.NewDevices([]model.Resource{
+		{Kind: model.GPU, Devices: gpus}, {Kind: model.VF, Devices: vfs},
+	})
 	v := &devicemanager.View{Node: node, Links: links, Taken: node.Select(used)}
 	v.Free = node.OfKind[model.GPU].Clone()
 	v.Free.Include(node.OfKind[model.VF])

@@ -42,10 +42,11 @@ func TestHintsOfMachines(t *testing.T) {
 // has them. Pairs are lost where both admit the container, and fewer are near by the rule.
 func (r *hintsRow) add(t *testing.T, n *Node) {
 	t.Helper()
-	vfs, _, err := n.VFDevices("", &Source{})
+	all, _, err := n.VFPools("")
 	if err != nil {
 		t.Fatal(err)
 	}
+	vfs := Devices(all)
 	if len(n.GPUDevices()) == 0 || len(vfs) == 0 {
 		return
 	}
@@ -60,11 +61,11 @@ func (r *hintsRow) add(t *testing.T, n *Node) {
 	hinted.Stock = true
 	for k := 1; k <= min(len(n.GPUDevices()), len(vfs)); k++ {
 		q := Question{GPUs: uint(k), VFs: uint(k)}
-		rule, _, err := q.Answer(n, &Source{})
+		rule, _, err := q.Answer(n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		always, _, err := q.Answer(&hinted, &Source{})
+		always, _, err := q.Answer(&hinted)
 		if err != nil {
 			t.Fatal(err)
 		}

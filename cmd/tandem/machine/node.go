@@ -43,6 +43,8 @@ type Node struct {
 	// Kubelet is the kubelet of a node that follows the documents, unless somebody has read another one.
 	Kubelet model.Kubelet
 	Stock   bool // the stock plugin offers the VFs: a pool has hints unless excludeTopology is true
+
+	from *Source
 }
 
 // advised are the settings that the documents advise.
@@ -62,7 +64,7 @@ func Read(s *Source) (*Node, error) {
 	return ReadFS(sys, s)
 }
 
-// ReadFS reads the machine of a sysfs. The source only has the name and the topology file.
+// ReadFS reads the machine of a sysfs, which the source describes.
 func ReadFS(sys fs.FS, s *Source) (*Node, error) {
 	tree, err := topology.Read(sys)
 	if err != nil {
@@ -73,7 +75,7 @@ func ReadFS(sys fs.FS, s *Source) (*Node, error) {
 	}
 	n := &Node{
 		Sys: sys, Tree: tree, Parts: map[topology.Address][]gpu.Device{}, vram: map[topology.Address]uint64{},
-		mixed: map[string][]gpu.Device{}, Kubelet: advised,
+		mixed: map[string][]gpu.Device{}, Kubelet: advised, from: s,
 	}
 	var managers []string
 	for d := range tree.Devices() {

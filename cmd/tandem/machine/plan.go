@@ -5,7 +5,6 @@ package machine
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -80,12 +79,11 @@ var tooManyNodes = fmt.Sprintf("more than %d NUMA nodes have devices: under poli
 	"kubelet does not start without the option max-allowable-numa-nodes", model.MaxNodes)
 
 // Answer plans for a machine as the coordinator does for a call of the kubelet. The strings are notes.
-func (q *Question) Answer(n *Node, from *Source) (*Plan, []string, error) {
-	gpus, vfs, notes, err := q.readDevices(n, from)
+func (q *Question) Answer(n *Node) (*Plan, []string, error) {
+	views, notes, err := q.readViews(n)
 	if err != nil {
 		return nil, nil, err
 	}
-	views := NewViews(n.Links, gpus, vfs)
 	view, requests := views.All, NewRequests(int(q.GPUs), int(q.VFs))
 	manager, err := topologyManager(n)
 	if err != nil {
@@ -120,38 +118,29 @@ func topologyManager(n *Node) (model.TopologyManager, error) {
 	return n.Kubelet.TopologyManager(model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes()))
 }
 
-// readDevices returns the machine's devices, with those in use marked, and notes. It is an error if too few
-// are free.
-func (q *Question) readDevices(n *Node, from *Source) (
-	gpus, vfs []Device, notes []string, err error,
-) {
-	gpus = n.GPUDevices()
-	if vfs, notes, err = n.VFDevices(q.Config, from); err != nil {
-		return nil, nil, nil, err
+// readViews returns the views of the machine's devices, some of them in use, and notes. It is an error if too
+// few are free.
+func (q *Question) readViews(n *Node) (views Views, notes []string, err error) {
+	gpus := n.GPUDevices()
+	vfs, notes, err := n.VFPools(q.Config)
+	if err != nil {
+		return Views{}, nil, err
 	}
-	if err := q.markUsed(gpus, vfs); err != nil {
-		return nil, nil, nil, err
+	used, err := q.usedIDs(slices.Concat(gpus, Devices(vfs)))
+	if err != nil {
+		return Views{}, nil, err
 	}
-	if g, v := uint(len(freeDevices(gpus))), uint(len(freeDevices(vfs))); g < q.GPUs || v < q.VFs {
+	views = NewViews(n.Links, gpus, vfs, used...)
+	free := func(kind model.Kind) uint { return uint(views.All.Free.Common(views.All.Node.OfKind[kind])) }
+	if g, v := free(model.GPU), free(model.VF); g < q.GPUs || v < q.VFs {
 		why := ""
 		if v < q.VFs && q.Config != "" {
 			why = fmt.Sprintf("; tandem doctor --config %s shows why each selector rejects devices", q.Config)
 		}
-		return nil, nil, nil, fmt.Errorf("choose %s and %s: %s and %s are free%s", cli.Count(q.GPUs, "GPU"),
+		return Views{}, nil, fmt.Errorf("choose %s and %s: %s and %s are free%s", cli.Count(q.GPUs, "GPU"),
 			cli.Count(q.VFs, "VF"), cli.Count(g, "GPU"), cli.Count(v, "VF"), why)
 	}
-	return gpus, vfs, notes, nil
-}
-
-// freeDevices returns the devices that are not in use.
-func freeDevices(list []Device) []placement.Device {
-	var devices []placement.Device
-	for _, d := range list {
-		if !d.Used {
-			devices = append(devices, d.Device)
-		}
-	}
-	return devices
+	return views, notes, nil
 }
 
 func planOf(c placement.Choice, nodes []int) *Plan {
@@ -169,30 +158,25 @@ func planOf(c placement.Choice, nodes []int) *Plan {
 	return p
 }
 
-// markUsed marks the used devices. IDs may be addresses in any form of [canonical].
-func (q *Question) markUsed(gpus, vfs []Device) error {
-	byID := map[string]*Device{}
-	for _, list := range [][]Device{gpus, vfs} {
-		for i := range list {
-			byID[list[i].ID] = &list[i]
+// usedIDs returns the IDs of the used devices. They may be given as addresses in any form of [canonicalID].
+func (q *Question) usedIDs(devices []model.Device) (used []string, err error) {
+	var known []string
+	for _, d := range devices {
+		known = append(known, d.ID)
+	}
+	slices.Sort(known)
+	for _, given := range q.Used {
+		id := canonicalID(strings.TrimSpace(given))
+		if !slices.Contains(known, id) {
+			proposal := ""
+			if _, err := topology.ParseAddress(id); err != nil { // an address is well spelled
+				proposal = spelling.Question(given, known)
+			}
+			return nil, fmt.Errorf("mark %q as used: no such GPU or VF%s", given, proposal)
 		}
+		used = append(used, id)
 	}
-	for _, id := range q.Used {
-		d, ok := byID[canonicalID(strings.TrimSpace(id))]
-		if !ok {
-			return fmt.Errorf("mark %q as used: no such GPU or VF%s", id, proposeDevice(id, byID))
-		}
-		d.Used = true
-	}
-	return nil
-}
-
-// proposeDevice asks for the device that a misspelled ID probably means. An address is well spelled.
-func proposeDevice(id string, devices map[string]*Device) string {
-	if _, err := topology.ParseAddress(canonicalID(id)); err == nil {
-		return ""
-	}
-	return spelling.Question(id, slices.Sorted(maps.Keys(devices)))
+	return used, nil
 }
 
 // canonicalID returns an address in the kernel's form; lspci omits the domain on machines with a single one.

@@ -27,14 +27,14 @@ type draw struct {
 
 // Stock plans as the stock plugins choose under the same kubelet: GPUs by the vendor's policy, VFs at random.
 // The plan is one of many draws, the median by the number of pairs on one switch. The strings are notes.
-func (q *Question) Stock(n *Node, from *Source) (*Plan, []string, error) {
+func (q *Question) Stock(n *Node) (*Plan, []string, error) {
 	stock := *n
 	stock.Stock = true
-	gpus, vfs, notes, err := q.readDevices(&stock, from)
+	views, notes, err := q.readViews(&stock)
 	if err != nil {
 		return nil, nil, err
 	}
-	views, requests := NewViews(n.Links, gpus, vfs), NewRequests(int(q.GPUs), int(q.VFs))
+	requests := NewRequests(int(q.GPUs), int(q.VFs))
 	view := views.ForRequests(requests)[0]
 	manager, err := topologyManager(n)
 	if err != nil {

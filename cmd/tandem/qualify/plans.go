@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
@@ -15,12 +16,12 @@ import (
 // makePlans returns the placement of containers with 1, 2, 4 and so on pairs, and with as many as possible,
 // on the empty machine.
 func makePlans(n *machine.Node) ([]pairPlan, error) {
-	vfs, _, err := n.VFDevices("", &machine.Source{})
+	vfs, _, err := n.VFPools("")
 	if err != nil {
 		return nil, err
 	}
 	list := []pairPlan{}
-	most := min(len(n.GPUDevices()), len(vfs))
+	most := min(len(n.GPUDevices()), len(machine.Devices(vfs)))
 	var counts []int
 	for count := 1; count < most; count *= 2 {
 		counts = append(counts, count)
@@ -30,7 +31,7 @@ func makePlans(n *machine.Node) ([]pairPlan, error) {
 	}
 	for _, count := range counts {
 		q := machine.Question{GPUs: uint(count), VFs: uint(count)}
-		answer, _, err := q.Answer(n, &machine.Source{})
+		answer, _, err := q.Answer(n)
 		if err != nil {
 			return nil, err
 		}
@@ -52,14 +53,14 @@ func (p pairPlan) countNear() (count int) {
 // possiblePairs returns the greatest number of near pairs of devices on NUMA nodes, or on all without nodes.
 // It is independent of package placement.
 func possiblePairs(n *machine.Node, nodes []int) int {
-	on := func(list []machine.Device) []machine.Device {
-		return slices.DeleteFunc(list, func(d machine.Device) bool {
+	on := func(list []model.Device) []model.Device {
+		return slices.DeleteFunc(list, func(d model.Device) bool {
 			node, known := d.NUMA.Number()
 			return known && len(nodes) > 0 && !slices.Contains(nodes, node)
 		})
 	}
-	all, _, _ := n.VFDevices("", &machine.Source{}) // without config.json there is no error
-	gpus, vfs := on(n.GPUDevices()), on(all)
+	all, _, _ := n.VFPools("") // without config.json there is no error
+	gpus, vfs := on(n.GPUDevices()), on(machine.Devices(all))
 	return matchMost(len(gpus), len(vfs), func(gpu, vf int) bool {
 		return n.Tree.Distance(gpus[gpu].Address, vfs[vf].Address).Level.Direct()
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -40,15 +41,15 @@ func good(t *testing.T, name string) evidence {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vfs, _, err := n.VFDevices("", &machine.Source{})
+	all, _, err := n.VFPools("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpus := n.GPUDevices()
+	gpus, vfs := n.GPUDevices(), machine.Devices(all)
 	resources := []coordinator.Resource{
 		{Name: "amd.com/gpu", Kind: "gpu"}, {Name: "tandem.dev/rdma_vf", Kind: "vf"},
 	}
-	for i, devices := range [][]machine.Device{gpus, vfs} {
+	for i, devices := range [][]model.Device{gpus, vfs} {
 		for _, d := range devices {
 			offered := coordinator.Device{ID: d.ID, Address: d.Address.String(), NUMA: d.NUMA}
 			resources[i].Devices = append(resources[i].Devices, offered)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -54,7 +55,7 @@ func TestDoctorRefusesAsTheKubelet(t *testing.T) {
 					kubelet := startExamined(t, n, options)
 					for _, n.CPUs = range counts {
 						for gpus := 1; gpus <= min(most, len(n.GPUs)); gpus++ {
-							for vfs := 1; vfs <= min(most, len(n.VFs)); vfs++ {
+							for vfs := 1; vfs <= min(most, len(n.VFs[0].Devices)); vfs++ {
 								if n.CPUs == 0 || gpus == vfs {
 									compareShape(t, n, kubelet, gpus, vfs)
 								}
@@ -74,9 +75,9 @@ func examined(t *testing.T, name string, perPF int, exclude bool) doctor.Node {
 	must(t, err)
 	tree, err := topology.Read(machine.FS())
 	must(t, err)
-	n := doctor.Node{Sys: machine.FS(), Tree: tree}
+	n := doctor.Node{Sys: machine.FS(), Tree: tree, VFs: []model.Resource{{Kind: model.VF}}}
 	for d := range tree.Devices() {
-		device := doctor.Device{Device: placement.Device{ID: d.Address.String(), Address: d.Address}, NUMA: d.NUMA}
+		device := model.Device{Device: placement.Device{ID: d.Address.String(), Address: d.Address}, NUMA: d.NUMA}
 		switch {
 		case d.Class.IsGPU() && (d.Vendor == 0x1002 || d.Vendor == 0x10de):
 			n.GPUs = append(n.GPUs, device)
@@ -84,7 +85,7 @@ func examined(t *testing.T, name string, perPF int, exclude bool) doctor.Node {
 			if exclude {
 				device.NUMA = topology.NUMANode{}
 			}
-			n.VFs = append(n.VFs, device)
+			n.VFs[0].Devices = append(n.VFs[0].Devices, device)
 		}
 	}
 	return n
@@ -94,7 +95,7 @@ func examined(t *testing.T, name string, perPF int, exclude bool) doctor.Node {
 func startExamined(t *testing.T, n doctor.Node, options node.Options) *node.Node {
 	t.Helper()
 	kubelet, dir := startNode(t, options)
-	for resource, devices := range map[string][]doctor.Device{fakeGPU: n.GPUs, fakeVF: n.VFs} {
+	for resource, devices := range map[string][]model.Device{fakeGPU: n.GPUs, fakeVF: n.VFs[0].Devices} {
 		plugin := &fakePlugin{resource: resource}
 		for _, d := range devices {
 			plugin.devices = append(plugin.devices, node.Device(d.ID, true, d.NUMA))
