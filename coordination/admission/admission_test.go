@@ -200,9 +200,9 @@ type container struct {
 func (a *admission) tell(pod kubelet.Pod, containers ...container) {
 	told := intent.Pod{Pod: pod, UID: a.uids[pod], Created: a.now.Truncate(time.Second)}
 	for _, c := range containers {
-		role := intent.App
+		role := model.App
 		if c.name == "init" {
-			role = intent.Init
+			role = model.Init
 		}
 		told.Containers = append(told.Containers, intent.Container{
 			Name: c.name, Role: role, Requests: a.requests(c.wish),

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // asker is a container as a request source reports the container: identity and request.
@@ -53,7 +54,7 @@ func newAsker(source intent.Source, set device.Resources, pod intent.Pod, index 
 		Chosen: pod.Chosen, Remarks: pod.Remarks,
 	}
 	for _, c := range pod.Containers[:index] {
-		a.Before, a.BeforeInit = append(a.Before, c.Name), append(a.BeforeInit, c.Role == intent.Init)
+		a.Before, a.BeforeInit = append(a.Before, c.Name), append(a.BeforeInit, c.Role == model.Init)
 	}
 	return a
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // kubeletCall is a call of the kubelet for a container: a question, or an Allocate that had none.
@@ -251,7 +252,7 @@ func (e *evidence) mayBeAnother(call kubeletCall, answer intent.Answer) bool {
 		}
 		held := e.heldIn(pod)
 		for _, c := range pod.Containers {
-			if c.Role != intent.Init && c.Requests[call.resource] == call.size &&
+			if c.Role != model.Init && c.Requests[call.resource] == call.size &&
 				len(held[c.Name][call.resource]) == 0 {
 				return true
 			}

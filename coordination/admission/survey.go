@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
@@ -143,7 +144,7 @@ func (s *survey) markInit(answer intent.Answer) {
 	init := map[string]bool{}
 	for _, pod := range answer.Pods {
 		for _, c := range pod.Containers {
-			init[pod.UID+"/"+c.Name] = c.Role == intent.Init
+			init[pod.UID+"/"+c.Name] = c.Role == model.Init
 		}
 	}
 	s.found = slices.Clone(s.found)

@@ -149,35 +149,25 @@ func rejectedPod(p *corev1.Pod) (*Rejected, time.Time) {
 // Container is a container of a pod with the requests for devices.
 type Container struct {
 	Name     string         `json:"name"`
-	Role     Role           `json:"-"`
+	Role     model.Role     `json:"-"`
 	Requests map[string]int `json:"requests"`       // numbers above 0 by extended resource
 	CPUs     int            `json:"cpus,omitempty"` // exclusive CPUs of the static CPU policy; 0 if shared
 }
 
-// Role determines the lifetime of a container's devices.
-type Role = model.Role
-
-// Roles of containers.
-const (
-	App     = model.App
-	Init    = model.Init
-	Sidecar = model.Sidecar
-)
-
 // Containers returns the containers of a pod with their roles, in the kubelet's order of allocation.
-func Containers(p *corev1.Pod) iter.Seq2[*corev1.Container, Role] {
-	return func(yield func(*corev1.Container, Role) bool) {
+func Containers(p *corev1.Pod) iter.Seq2[*corev1.Container, model.Role] {
+	return func(yield func(*corev1.Container, model.Role) bool) {
 		for i := range p.Spec.InitContainers {
-			c, role := &p.Spec.InitContainers[i], Init
+			c, role := &p.Spec.InitContainers[i], model.Init
 			if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-				role = Sidecar
+				role = model.Sidecar
 			}
 			if !yield(c, role) {
 				return
 			}
 		}
 		for i := range p.Spec.Containers {
-			if !yield(&p.Spec.Containers[i], App) {
+			if !yield(&p.Spec.Containers[i], model.App) {
 				return
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,8 +73,8 @@ func TestPods(t *testing.T) {
 			Created:   time.Date(2026, 3, 2, 9, 14, 7, 0, time.UTC),
 			Alignment: Required,
 			Containers: []Container{
-				{Name: "check", Role: Init, Requests: map[string]int{"amd.com/gpu": 1}},
-				{Name: "proxy", Role: Sidecar, Requests: map[string]int{"tandem.dev/rdma_vf": 1}},
+				{Name: "check", Role: model.Init, Requests: map[string]int{"amd.com/gpu": 1}},
+				{Name: "proxy", Role: model.Sidecar, Requests: map[string]int{"tandem.dev/rdma_vf": 1}},
 				{Name: "worker", Requests: map[string]int{"amd.com/gpu": 4, "tandem.dev/rdma_vf": 4}},
 			},
 		},

@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 	"github.com/tandem-k8s/tandem/topology"
@@ -111,12 +111,12 @@ func (p *Pod) total() map[string]int {
 	for _, c := range p.Containers {
 		for name, count := range c.Requests {
 			switch c.Role {
-			case intent.Init:
+			case model.Init:
 				most[name] = max(most[name], sidecars[name]+count)
-			case intent.Sidecar:
+			case model.Sidecar:
 				sidecars[name] += count
 				run[name] += count
-			case intent.App:
+			case model.App:
 				run[name] += count
 			}
 			most[name] = max(most[name], run[name])

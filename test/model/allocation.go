@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/history"
 )
 
@@ -146,7 +146,7 @@ func (k *Kubelet) allocate(p *Pod, c *Container, name string, plugins Plugins) e
 		p.reuse[name] = map[string]bool{}
 	}
 	for _, id := range ids {
-		if c.Role == intent.Init {
+		if c.Role == model.Init {
 			p.reuse[name][id] = true
 		} else {
 			delete(p.reuse[name], id)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/history"
 )
 
@@ -32,7 +33,7 @@ type Pod struct {
 // Container is a container of a pod.
 type Container struct {
 	Name     string
-	Role     intent.Role
+	Role     model.Role
 	Requests map[string]int
 	Nodes    []int           // NUMA nodes from the Topology Manager; nil for no affinity
 	Devices  kubelet.Devices // allocated devices
@@ -82,9 +83,9 @@ func (p *Pod) intent() intent.Pod {
 }
 
 // kinds lists the containers before the app containers of the pods that are not of the deck.
-var kinds = [][]intent.Role{
+var kinds = [][]model.Role{
 	nil, nil, nil, nil,
-	{intent.Init}, {intent.Sidecar}, {intent.Init, intent.Sidecar}, {intent.Sidecar, intent.Init},
+	{model.Init}, {model.Sidecar}, {model.Init, model.Sidecar}, {model.Sidecar, model.Init},
 }
 
 // requests lists the numbers of GPUs and VFs of random containers.
@@ -107,7 +108,7 @@ func (k *Kubelet) Random() *Pod {
 	if k.random.IntN(5) == 0 {
 		p.Alignment = intent.Required
 	}
-	names := map[intent.Role]string{intent.Init: "init", intent.Sidecar: "side", intent.App: "c"}
+	names := map[model.Role]string{model.Init: "init", model.Sidecar: "side", model.App: "c"}
 	for i, role := range k.shape() {
 		r := k.requests()
 		c := &Container{

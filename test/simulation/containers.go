@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	kubeletmodel "github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/model"
 )
 
@@ -19,7 +20,7 @@ import (
 type containers []intent.Container
 
 var (
-	roles = map[string]intent.Role{"app": intent.App, "init": intent.Init, "sidecar": intent.Sidecar}
+	roles = map[string]kubeletmodel.Role{"app": kubeletmodel.App, "init": kubeletmodel.Init, "sidecar": kubeletmodel.Sidecar}
 	units = map[string]string{"gpu": model.GPUs, "vf": model.VFs}
 )
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	kubeletmodel "github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/model"
 )
 
@@ -14,8 +15,8 @@ import (
 func TestEventIsItsText(t *testing.T) {
 	t.Parallel()
 	e := Event{Containers: []intent.Container{
-		{Name: "a", Role: intent.Sidecar, Requests: map[string]int{model.GPUs: 2, model.VFs: 1}},
-		{Name: "b", Role: intent.Init, Requests: map[string]int{}},
+		{Name: "a", Role: kubeletmodel.Sidecar, Requests: map[string]int{model.GPUs: 2, model.VFs: 1}},
+		{Name: "b", Role: kubeletmodel.Init, Requests: map[string]int{}},
 	}}
 	for _, field := range reflect.ValueOf(&e).Elem().Fields() {
 		switch field.Kind() {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	kubeletmodel "github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 	"github.com/tandem-k8s/tandem/topology"
@@ -192,10 +193,10 @@ func describe(p *intent.Pod) corev1.Pod {
 		container := corev1.Container{Name: c.Name}
 		container.Resources.Limits, container.Resources.Requests = requests, requests
 		switch c.Role {
-		case intent.Sidecar:
+		case kubeletmodel.Sidecar:
 			container.RestartPolicy = &always
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
-		case intent.Init:
+		case kubeletmodel.Init:
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
 		default:
 			pod.Spec.Containers = append(pod.Spec.Containers, container)

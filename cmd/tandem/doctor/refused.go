@@ -134,7 +134,7 @@ const cpu = "cpu"
 
 // roles are the names of roles in a flag, as requests of one. An older doctor takes the names for resources
 // of other plugins.
-var roles = map[string]intent.Role{"init": intent.Init, "sidecar": intent.Sidecar}
+var roles = map[string]model.Role{"init": model.Init, "sidecar": model.Sidecar}
 
 // Add adds a pod.
 func (r *RefusedPods) Add(pod *corev1.Pod) {

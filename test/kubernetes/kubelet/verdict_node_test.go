@@ -283,11 +283,11 @@ func told(pod *v1.Pod, started bool) intent.Pod {
 		Created: pod.CreationTimestamp.Time, Alignment: intent.Alignment(pod.Annotations[intent.AlignmentKey]),
 	}
 	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		role := intent.App
+		role := model.App
 		if i < len(pod.Spec.InitContainers) {
-			role = intent.Init
+			role = model.Init
 			if c.RestartPolicy != nil {
-				role = intent.Sidecar
+				role = model.Sidecar
 			}
 		}
 		wish := wishOf(&c)

@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
@@ -22,8 +21,8 @@ type replay struct {
 	current    int
 }
 
-var roles = map[intent.Role]model.Role{
-	intent.Init: model.Init, intent.Sidecar: model.Sidecar, intent.App: model.App,
+var roles = map[model.Role]model.Role{
+	model.Init: model.Init, model.Sidecar: model.Sidecar, model.App: model.App,
 }
 
 // managed returns the admission of a pod by the product's device manager; false for a rejection.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/intent"
+	kubeletmodel "github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 )
@@ -126,14 +126,14 @@ func (j *judge) Allocate(_ *model.Pod, c *model.Container, resource string, ids 
 }
 
 // roleOf returns the role of a container.
-func roleOf(pod *v1.Pod, i int) intent.Role {
+func roleOf(pod *v1.Pod, i int) kubeletmodel.Role {
 	switch {
 	case i >= len(pod.Spec.InitContainers):
-		return intent.App
+		return kubeletmodel.App
 	case pod.Spec.InitContainers[i].RestartPolicy != nil:
-		return intent.Sidecar
+		return kubeletmodel.Sidecar
 	default:
-		return intent.Init
+		return kubeletmodel.Init
 	}
 }
 
