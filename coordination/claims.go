@@ -27,17 +27,20 @@ const (
 
 // A claim with edits for its containers has a CDI specification, whose file name contains the claim's UID.
 const (
-	ClaimSpecPrefix = DRADriver + "-claim_"
-	ClaimSpecSuffix = ".json"
+	claimSpecPrefix = DRADriver + "-claim_"
+	claimSpecSuffix = ".json"
 )
 
 // CDIDir is the usual folder of CDI specifications.
 const CDIDir = "/var/run/cdi"
 
+// ClaimSpecName returns the file name of the specification of the claim with a UID.
+func ClaimSpecName(uid string) string { return claimSpecPrefix + uid + claimSpecSuffix }
+
 // ClaimOfSpec returns the UID of the claim of a specification's file name.
 func ClaimOfSpec(name string) (uid string, ok bool) {
-	uid, ours := strings.CutPrefix(name, ClaimSpecPrefix)
-	uid, json := strings.CutSuffix(uid, ClaimSpecSuffix)
+	uid, ours := strings.CutPrefix(name, claimSpecPrefix)
+	uid, json := strings.CutSuffix(uid, claimSpecSuffix)
 	return uid, ours && json && uid != ""
 }
 
@@ -134,9 +137,9 @@ type heldClaim struct {
 // or, where only the ID is known, by ID.
 type ClaimHolders map[string]string
 
-// EveryUnit is the unit for all devices in ClaimHolders: who holds which device is unknown, for the reason in
+// everyUnit is the unit for all devices in ClaimHolders: who holds which device is unknown, for the reason in
 // place of a holder.
-const EveryUnit = "*"
+const everyUnit = "*"
 
 // Of returns the holder of a device, "" for none. A holder of a unit also holds its replicas. Of several
 // holders of a GPU's MIG devices it is the first by name.
@@ -159,15 +162,15 @@ func (h ClaimHolders) Of(id string, unit topology.Unit) string {
 
 // Has reports whether a device has a holder, or may have one.
 func (h ClaimHolders) Has(id string, unit topology.Unit) bool {
-	return h.Of(id, unit) != "" || h[EveryUnit] != ""
+	return h.Of(id, unit) != "" || h[everyUnit] != ""
 }
 
 // Why returns a sentence with the reason for withholding all devices, "" if the holders are known.
 func (h ClaimHolders) Why() string {
-	if h[EveryUnit] == "" {
+	if h[everyUnit] == "" {
 		return ""
 	}
-	return "all devices are withheld: " + h[EveryUnit]
+	return "all devices are withheld: " + h[everyUnit]
 }
 
 // ClaimUnitOf returns the name of the unit of a claim's device, by the recorded units.

@@ -30,7 +30,7 @@ type Config struct {
 	Kubelet    kubelet.ConfigFiles // the kubelet's configuration; the zero value for unknown
 	Topology   *nccl.File          // overrides the locations of devices in sysfs; may be nil
 	Intent     Intent
-	Withheld   Withheld                   // nil for nothing
+	CDIDir     string                     // of the CDI specifications of claims
 	Observer   admission.DecisionObserver // nil for none
 	Publisher  Publisher                  // nil for none
 	// Rejected is called repeatedly while this plugin serves, with the pods that the kubelet's Topology Manager
@@ -50,6 +50,8 @@ type Config struct {
 	OverSocket   bool                           // a plugin asks its own server over the socket too
 	PodResources PodResources                   // nil for the kubelet's socket in KubeletDir
 	Tree         func() (*topology.Tree, error) // reads the PCI tree; nil for sysfs below SysRoot
+
+	claims *claimWatch // nil for no claims
 }
 
 // PodResources is the kubelet's PodResources API; see kubelet.PodResources.
@@ -67,14 +69,6 @@ type Intent struct {
 	Policy  intent.Policy    // for annotations of pods
 	// Readers read pods in place of the sources' own connections, for simulations of a node.
 	Readers map[intent.Source]intent.Reader
-}
-
-// Withheld lists devices that plugins must not assign, because the devices are assigned in another way.
-type Withheld interface {
-	// Latest returns the holders of devices, and a channel that is closed after the next change.
-	Latest() (ClaimHolders, <-chan struct{})
-	// Run updates the list until ctx is done.
-	Run(ctx context.Context)
 }
 
 // Publisher publishes the node while this plugin serves. No other work waits for a Publisher.

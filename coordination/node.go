@@ -49,6 +49,7 @@ func New(config Config) (*Node, error) {
 	if config.Socket == nil {
 		config.Socket = unixSocket{config.RunDir}
 	}
+	config.claims = newClaimWatch(config.KubeletDir, config.CDIDir, config.Log)
 	n := &Node{config: config, machine: machine, handouts: map[device.Kind]handoutReader{}}
 	for _, kind := range []device.Kind{device.GPU, device.VF} {
 		n.handouts[kind] = newHandoutReader(config.Log, config.RunDir, kind)
@@ -81,12 +82,13 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.config.Unsound != nil {
 		parts.Go(func() { n.election.tellUnsound(ctx) })
 	}
-	if n.config.Withheld != nil {
-		parts.Go(func() { n.config.Withheld.Run(ctx) })
-	}
+	parts.Go(func() { n.config.claims.run(ctx) })
 	parts.Wait()
 	return nil
 }
+
+// Remark returns the reason for withholding all devices, "" for none.
+func (n *Node) Remark() string { return n.config.claims.newest.Get().Why() }
 
 // Member adds a resource. Member may be called at any time.
 func (n *Node) Member(resource string, kind device.Kind) *Member {

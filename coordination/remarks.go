@@ -50,10 +50,10 @@ func hintNotes(announced admission.Announced) (notes []string) {
 // claims returns sentences about the holders of withheld devices, for which the devices are unhealthy, or the
 // reason for withholding all devices.
 func (r remarks) claims(resources []*api.Resource) []string {
-	if r.config.Withheld == nil {
+	if r.config.claims == nil {
 		return nil
 	}
-	holders, _ := r.config.Withheld.Latest()
+	holders := r.config.claims.newest.Get()
 	if why := holders.Why(); why != "" {
 		return []string{why}
 	}

@@ -3,7 +3,6 @@
 package coordination
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -14,11 +13,12 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// claimed are devices of claims.
-type claimed ClaimHolders
-
-func (c claimed) Latest() (ClaimHolders, <-chan struct{}) { return ClaimHolders(c), nil }
-func (claimed) Run(context.Context)                       {}
+// claimedBy returns the holders as known last.
+func claimedBy(holders ClaimHolders) *claimWatch {
+	w := &claimWatch{}
+	w.newest.Set(holders)
+	return w
+}
 
 // TestNotesOfClaims: the status names the claims that withhold devices, each with its devices.
 func TestNotesOfClaims(t *testing.T) {
@@ -33,9 +33,9 @@ func TestNotesOfClaims(t *testing.T) {
 	resources := []*api.Resource{
 		devices("gpu", "g0", "g1::0", "g1::1"), devices("vf", "v0", "v1"), devices("again", "v0"),
 	}
-	r := remarks{config: &Config{Withheld: claimed{
+	r := remarks{config: &Config{claims: claimedBy(ClaimHolders{
 		"g0": "claim team/a", "v0": "claim team/a", "g1": "claim team/b",
-	}}}
+	})}}
 	const ending = ": unhealthy for the kubelet until the claim is deleted"
 	want := []string{
 		"claim team/a, prepared in DRA mode, withholds g0 v0" + ending,
@@ -44,7 +44,7 @@ func TestNotesOfClaims(t *testing.T) {
 	if got := r.notes(t.Context(), resources); !slices.Equal(got, want) {
 		t.Errorf("notes %q", got)
 	}
-	r.config.Withheld = claimed{}
+	r.config.claims = claimedBy(nil)
 	if got := r.notes(t.Context(), resources); len(got) > 0 {
 		t.Errorf("without claims: %q", got)
 	}
@@ -54,7 +54,7 @@ func TestNotesOfClaims(t *testing.T) {
 func TestRenamedDeviceOfClaimIsWithheld(t *testing.T) {
 	t.Parallel()
 	w := newWithholder(&Config{
-		Withheld: claimed{"0000:81:00.0/7-0": "claim team/a"}, KubeletDir: t.TempDir(),
+		claims: claimedBy(ClaimHolders{"0000:81:00.0/7-0": "claim team/a"}), KubeletDir: t.TempDir(),
 		Log: slog.New(slog.DiscardHandler),
 	}, nil)
 	listed, _ := w.withhold("gpu", device.GPU, []device.Device{
@@ -73,13 +73,13 @@ func TestEveryDeviceIsWithheld(t *testing.T) {
 		has      bool
 	}{
 		"a":       {"b", "", false},
-		EveryUnit: {"b::3", "all devices are withheld: held", true},
+		everyUnit: {"b::3", "all devices are withheld: held", true},
 	} {
-		w := claimed{holders: "held"}
-		if got := ClaimHolders(w).Has(want.id, topology.UnitOfID(want.id)); got != want.has {
+		w := ClaimHolders{holders: "held"}
+		if got := w.Has(want.id, topology.UnitOfID(want.id)); got != want.has {
 			t.Errorf("%v: %s is held: %v", w, want.id, got)
 		}
-		notes := remarks{config: &Config{Withheld: w}}.notes(t.Context(), nil)
+		notes := remarks{config: &Config{claims: claimedBy(w)}}.notes(t.Context(), nil)
 		if got := strings.Join(notes, "\n"); got != want.note {
 			t.Errorf("%v: notes %q", w, got)
 		}

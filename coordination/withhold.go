@@ -32,7 +32,7 @@ const (
 // kubelet they are unhealthy meanwhile. While the checkpoint or the pods are unknown, the last known holders
 // stay.
 type withholder struct {
-	claims   Withheld // nil for none
+	claims   *claimWatch // nil for none
 	recorded func() (kubelet.Checkpoint, error)
 	pods     func(context.Context) (intent.Answer, error)
 	life     func() string // identifies the running kubelet; "" if unknown
@@ -60,7 +60,7 @@ func newWithholder(c *Config, pods func(context.Context) (intent.Answer, error))
 		life = c.PodResources.Life
 	}
 	return &withholder{
-		claims: c.Withheld, pods: pods, life: life, log: c.Log, ended: map[string]bool{},
+		claims: c.claims, pods: pods, life: life, log: c.Log, ended: map[string]bool{},
 		offered: device.Resources{}, changed: map[string]*system.Signal{}, looking: make(chan struct{}, 1),
 		recorded: system.BoundRead(c.Log, withholdTimeout, kubelet.NewCheckpointReader(c.KubeletDir).Read),
 	}
@@ -84,7 +84,7 @@ func (w *withholder) withhold(
 	w.mu.Unlock()
 	var claims ClaimHolders
 	if w.claims != nil {
-		claims, _ = w.claims.Latest()
+		claims = w.claims.newest.Get()
 	}
 	for _, d := range devices {
 		_, held := elsewhere[kubelet.Device{Resource: resource, ID: d.ID}]
@@ -102,7 +102,7 @@ func (w *withholder) run(ctx context.Context) {
 	defer tick.Stop()
 	var freed <-chan struct{}
 	if w.claims != nil {
-		_, freed = w.claims.Latest()
+		_, freed = w.claims.newest.Watch()
 	}
 	for {
 		select {
@@ -111,7 +111,7 @@ func (w *withholder) run(ctx context.Context) {
 		case <-tick.C:
 			w.look(false)
 		case <-freed:
-			_, freed = w.claims.Latest()
+			_, freed = w.claims.newest.Watch()
 			w.raiseAll()
 		}
 	}

@@ -34,7 +34,6 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	withheld := newWithheld(f.KubeletDir, f.CDIDir, log)
 	config := coordination.Config{
 		RunDir:     f.RunFolder(),
 		Topology:   file,
@@ -44,12 +43,11 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		Intent: coordination.Intent{
 			Sources: f.Intent, Kubelet: endpoint, Policy: f.Policy,
 		},
-		Withheld:  withheld,
+		CDIDir:    f.CDIDir,
 		Publisher: publisher,
 		Observer:  f.monitor,
 		Log:       log,
 	}
-	f.monitor.Remark(withheld.Remark)
 	if f.sender != nil {
 		config.Rejected, config.Unsound = f.sender.Rejected, f.sender.Unsound
 		config.Enforced = func(now intent.Enforcement) {
@@ -58,7 +56,12 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 			}
 		}
 	}
-	return coordination.New(config)
+	node, err := coordination.New(config)
+	if err != nil {
+		return nil, err
+	}
+	f.monitor.Remark(node.Remark)
+	return node, nil
 }
 
 // newPublisher returns the publisher of the node, or nil if the flags name no target.

@@ -25,7 +25,7 @@ import (
 )
 
 func (p *Preparer) specPath(claim types.UID) string {
-	return filepath.Join(p.CDIDir, coordination.ClaimSpecPrefix+string(claim)+coordination.ClaimSpecSuffix)
+	return filepath.Join(p.CDIDir, coordination.ClaimSpecName(string(claim)))
 }
 
 func (p *Preparer) pairsPath(group string) string {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package coordination
 
 import (
 	"bytes"
@@ -17,17 +17,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// has reports whether a device has a holder.
-func has(holders coordination.ClaimHolders, id string) bool {
+// hasHolder reports whether a device has a holder.
+func hasHolder(holders ClaimHolders, id string) bool {
 	return holders.Has(id, topology.UnitOfID(id))
 }
 
-// claimed writes the DRA driver's checkpoint, with a claim for some devices.
-func claimed(t *testing.T, kubeletDir string, gpus ...string) {
+// writeClaim writes the DRA driver's checkpoint, with a claim for some devices.
+func writeClaim(t *testing.T, kubeletDir string, gpus ...string) {
 	t.Helper()
 	claims, err := json.Marshal([]map[string]any{{
 		"namespace": "team", "name": "a", "devices": []map[string]any{{"gpus": gpus}},
@@ -35,7 +34,7 @@ func claimed(t *testing.T, kubeletDir string, gpus ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(kubeletDir, "plugins", coordination.DRADriver, coordination.ClaimsFile)
+	name := filepath.Join(kubeletDir, "plugins", DRADriver, ClaimsFile)
 	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -49,47 +48,47 @@ func claimed(t *testing.T, kubeletDir string, gpus ...string) {
 // replicas; an unreadable file changes nothing.
 func TestWithheld(t *testing.T) {
 	dir := t.TempDir()
-	if holders, _ := newWithheld(dir, "", slog.New(slog.DiscardHandler)).Latest(); len(holders) > 0 {
+	if holders := newClaimWatch(dir, "", slog.New(slog.DiscardHandler)).newest.Get(); len(holders) > 0 {
 		t.Errorf("%v where there was never a claim", holders)
 	}
-	claimed(t, dir, "0000:11:00.0", "GPU-1")
+	writeClaim(t, dir, "0000:11:00.0", "GPU-1")
 	synctest.Test(t, func(t *testing.T) {
-		w := newWithheld(dir, "", slog.New(slog.DiscardHandler))
+		w := newClaimWatch(dir, "", slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go w.Run(ctx)
-		holders, changed := w.Latest()
+		go w.run(ctx)
+		holders, changed := w.newest.Watch()
 		for id, want := range map[string]bool{
 			"0000:11:00.0": true, "GPU-1": true, "GPU-1::3": true, "0000:12:00.0": false, "": false,
 		} {
-			if has(holders, id) != want {
+			if hasHolder(holders, id) != want {
 				t.Errorf("%q: %v", id, holders)
 			}
 		}
-		if err := os.WriteFile(filepath.Join(w.dir, coordination.ClaimsFile), []byte("{"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(w.dir, ClaimsFile), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(3 * withheldPause)
-		if holders, _ = w.Latest(); !has(holders, "GPU-1") {
+		<-time.After(3 * claimsPause)
+		if holders = w.newest.Get(); !hasHolder(holders, "GPU-1") {
 			t.Error("a file that cannot be read frees devices")
 		}
-		err := errors.Join(os.WriteFile(filepath.Join(w.dir, coordination.ClaimsLock), nil, 0o600),
-			os.Remove(filepath.Join(w.dir, coordination.ClaimsFile)))
+		err := errors.Join(os.WriteFile(filepath.Join(w.dir, ClaimsLock), nil, 0o600),
+			os.Remove(filepath.Join(w.dir, ClaimsFile)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(3 * withheldPause)
-		if holders, _ = w.Latest(); !has(holders, "GPU-1") {
+		<-time.After(3 * claimsPause)
+		if holders = w.newest.Get(); !hasHolder(holders, "GPU-1") {
 			t.Error("a file that is gone frees devices")
 		}
-		claimed(t, dir, "GPU-1")
+		writeClaim(t, dir, "GPU-1")
 		<-changed
-		if holders, changed = w.Latest(); has(holders, "0000:11:00.0") || !has(holders, "GPU-1") {
+		if holders, changed = w.newest.Watch(); hasHolder(holders, "0000:11:00.0") || !hasHolder(holders, "GPU-1") {
 			t.Errorf("%v", holders)
 		}
-		claimed(t, dir)
+		writeClaim(t, dir)
 		<-changed
-		if holders, _ = w.Latest(); len(holders) > 0 {
+		if holders = w.newest.Get(); len(holders) > 0 {
 			t.Errorf("%v", holders)
 		}
 	})
@@ -98,24 +97,25 @@ func TestWithheld(t *testing.T) {
 // TestNeverPrepared: a driver that has prepared no claim withholds nothing, as the CDI specifications show.
 func TestNeverPrepared(t *testing.T) {
 	dir, cdi := t.TempDir(), t.TempDir()
-	lock := filepath.Join(dir, "plugins", coordination.DRADriver, coordination.ClaimsLock)
-	spec := filepath.Join(cdi, coordination.ClaimSpecPrefix+"uid"+coordination.ClaimSpecSuffix)
+	lock := filepath.Join(dir, "plugins", DRADriver, ClaimsLock)
+	spec := filepath.Join(cdi, ClaimSpecName("uid"))
 	err := errors.Join(os.MkdirAll(filepath.Dir(lock), 0o750), os.WriteFile(lock, nil, 0o600),
 		os.WriteFile(filepath.Join(cdi, "other.json"), nil, 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	if holders, _ := newWithheld(dir, cdi, log).Latest(); len(holders) > 0 {
+	if holders := newClaimWatch(dir, cdi, log).newest.Get(); len(holders) > 0 {
 		t.Errorf("withheld without a specification: %v", holders)
 	}
-	if holders, _ := newWithheld(dir, filepath.Join(cdi, "not mounted"), log).Latest(); !has(holders, "GPU-1") {
+	unseen := filepath.Join(cdi, "not mounted")
+	if holders := newClaimWatch(dir, unseen, log).newest.Get(); !hasHolder(holders, "GPU-1") {
 		t.Error("a folder that nobody sees frees devices")
 	}
 	if err := os.WriteFile(spec, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if holders, _ := newWithheld(dir, cdi, log).Latest(); !has(holders, "GPU-1") {
+	if holders := newClaimWatch(dir, cdi, log).newest.Get(); !hasHolder(holders, "GPU-1") {
 		t.Error("a claim with a specification has no devices")
 	}
 }
@@ -139,38 +139,39 @@ func TestWithheldUnknown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			claimed(t, dir)
+			writeClaim(t, dir)
 			log := &bytes.Buffer{}
-			file := filepath.Join(dir, "plugins", coordination.DRADriver, coordination.ClaimsFile)
+			file := filepath.Join(dir, "plugins", DRADriver, ClaimsFile)
 			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if content == "" {
-				lock := filepath.Join(filepath.Dir(file), coordination.ClaimsLock)
+				lock := filepath.Join(filepath.Dir(file), ClaimsLock)
 				if err := errors.Join(os.Remove(file), os.WriteFile(lock, nil, 0o600)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			w := newWithheld(dir, "", slog.New(slog.NewTextHandler(log, nil)))
+			w := newClaimWatch(dir, "", slog.New(slog.NewTextHandler(log, nil)))
 			for range 3 {
 				w.readClaims()
 			}
-			if holders, _ := w.Latest(); !has(holders, "0000:11:00.0") || !has(holders, "GPU-1::3") {
+			if holders := w.newest.Get(); !hasHolder(holders, "0000:11:00.0") || !hasHolder(holders, "GPU-1::3") {
 				t.Errorf("withheld: %v", holders)
 			}
-			remark, remedy := w.Remark(), coordination.ClaimsRemedy(w.dir)
+			remark, remedy := w.newest.Get().Why(), ClaimsRemedy(w.dir)
 			if !strings.Contains(remark, file) || !strings.Contains(remark, remedy) {
 				t.Errorf("remark %q", remark)
 			}
 			if told := strings.Count(log.String(), "level=ERROR"); told != 1 {
 				t.Errorf("told %d times: %s", told, log)
 			}
-			_, changed := w.Latest()
-			claimed(t, dir, "GPU-1")
+			_, changed := w.newest.Watch()
+			writeClaim(t, dir, "GPU-1")
 			w.readClaims()
 			<-changed
-			if holders, _ := w.Latest(); has(holders, "0000:11:00.0") || !has(holders, "GPU-1") || w.Remark() != "" {
-				t.Errorf("once it can be read: %v, %s", holders, w.Remark())
+			holders := w.newest.Get()
+			if hasHolder(holders, "0000:11:00.0") || !hasHolder(holders, "GPU-1") || holders.Why() != "" {
+				t.Errorf("once it can be read: %v, %s", holders, holders.Why())
 			}
 		})
 	}

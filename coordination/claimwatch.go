@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package coordination
 
 import (
 	"context"
@@ -10,40 +10,34 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
-// withheldPause is the interval between two reads of the devices that claims hold.
-const withheldPause = 5 * time.Second
+// claimsPause is the interval between two reads of the devices that claims hold.
+const claimsPause = 5 * time.Second
 
-// withheld are the devices that pods hold by a claim from an earlier time in DRA mode. The kubelet's device
+// claimWatch has the devices that pods hold by a claim from an earlier time in DRA mode. The kubelet's device
 // manager sees them as unhealthy until the claim is unprepared.
-type withheld struct {
+type claimWatch struct {
 	dir    string // the DRA driver's
 	cdiDir string // with the CDI specifications of claims
 	log    *slog.Logger
 
 	known  bool // the file was read once
 	unread system.Complaint
-	newest system.Newest[coordination.ClaimHolders]
+	newest system.Newest[ClaimHolders]
 }
 
-// newWithheld looks for the first time.
-func newWithheld(kubeletDir, cdiDir string, log *slog.Logger) *withheld {
-	w := &withheld{dir: filepath.Join(kubeletDir, "plugins", coordination.DRADriver), cdiDir: cdiDir, log: log}
+// newClaimWatch looks for the first time.
+func newClaimWatch(kubeletDir, cdiDir string, log *slog.Logger) *claimWatch {
+	w := &claimWatch{dir: filepath.Join(kubeletDir, "plugins", DRADriver), cdiDir: cdiDir, log: log}
 	w.readClaims()
 	return w
 }
 
-// Latest implements coordination.Withheld.
-func (w *withheld) Latest() (coordination.ClaimHolders, <-chan struct{}) {
-	return w.newest.Watch()
-}
-
-// Run reads the file periodically until ctx is done.
-func (w *withheld) Run(ctx context.Context) {
-	tick := time.NewTicker(withheldPause)
+// run reads the file periodically until ctx is done.
+func (w *claimWatch) run(ctx context.Context) {
+	tick := time.NewTicker(claimsPause)
 	defer tick.Stop()
 	for {
 		select {
@@ -58,14 +52,11 @@ func (w *withheld) Run(ctx context.Context) {
 	}
 }
 
-// Remark returns the reason for withholding all devices, "" for none.
-func (w *withheld) Remark() string { return w.newest.Get().Why() }
-
 // readClaims reads the file. An unreadable file changes nothing: in the mode of device plugins no claims are
 // prepared, so the devices of an earlier read include those of all current claims. Without an earlier read
 // all devices are withheld, because any of them may belong to a pod with a claim.
-func (w *withheld) readClaims() {
-	holders, err := coordination.ReadClaimHolders(w.dir, w.cdiDir)
+func (w *claimWatch) readClaims() {
+	holders, err := ReadClaimHolders(w.dir, w.cdiDir)
 	if w.unread.IsNew(err) {
 		w.log.Error("devices of claims not read; using the last known devices, withholding all if never read",
 			"error", err)
@@ -74,14 +65,14 @@ func (w *withheld) readClaims() {
 		w.known = true
 		w.setHolders(holders)
 	} else if !w.known {
-		w.setHolders(coordination.ClaimHolders{coordination.EveryUnit: fmt.Sprintf("pods may have the devices by "+
+		w.setHolders(ClaimHolders{everyUnit: fmt.Sprintf("pods may have the devices by "+
 			"claims that were prepared while the node was in DRA mode: %v; %s",
-			err, coordination.ClaimsRemedy(w.dir))})
+			err, ClaimsRemedy(w.dir))})
 	}
 }
 
 // setHolders changes the holders.
-func (w *withheld) setHolders(holders coordination.ClaimHolders) {
+func (w *claimWatch) setHolders(holders ClaimHolders) {
 	if maps.Equal(holders, w.newest.Get()) {
 		return
 	}
