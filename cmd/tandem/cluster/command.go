@@ -126,7 +126,7 @@ func newClusterExplain(o *options) *cobra.Command {
 		Use:   "explain [NAMESPACE/]POD",
 		Short: "Explain the device assignment of a pod's containers",
 		Long: `Query Tandem's daemons on the node of a pod for their decisions: the kubelet's calls, the data about the container and its source,
-the chosen devices, and the devices that each switch had free at that time. The output is that of "tandem explain" on the node.
+the chosen devices, and the devices that were offered on each switch. The output is that of "tandem explain" on the node.
 
 For a pod with status TopologyAffinityError the kubelet has called no plugin. The command then compares the pod's requests with the
 devices that each NUMA node and each switch has free now, names the pods that hold the other devices, and says whether the empty node

@@ -117,16 +117,16 @@ func (d Decision) printChoices(out *cli.Text) {
 		out.Row("   "+p.GPU, p.VF, p.Distance)
 	}
 	if len(d.Switches) > 0 {
-		out.Row("\n   SWITCH", "GPUS TAKEN/FREE", "VFS TAKEN/FREE", "ON THIS SWITCH ALONE")
+		out.Row("\n   SWITCH", "GPUS TAKEN/OFFERED", "VFS TAKEN/OFFERED", "ON THIS SWITCH ALONE")
 	}
 	for _, s := range d.Switches {
 		out.Row("   "+s.Name, fmt.Sprint(s.TakenGPUs, "/", s.FreeGPUs), fmt.Sprint(s.TakenVFs, "/", s.FreeVFs),
-			cmp.Or(s.Alone, "too few: "+d.freeOn(s)))
+			cmp.Or(s.Alone, "too few: "+d.offeredOn(s)))
 	}
 }
 
-// freeOn returns the free devices on a switch, of the kinds that the container requests.
-func (d Decision) freeOn(s switchState) string {
+// offeredOn returns the devices that were offered on a switch, of the kinds that the container requests.
+func (d Decision) offeredOn(s switchState) string {
 	var parts []string
 	gpus, vfs := cli.Count(int(s.FreeGPUs), "GPU"), cli.Count(int(s.FreeVFs), "VF")
 	if slices.ContainsFunc(d.Switches, func(s switchState) bool { return s.TakenGPUs > 0 }) {
@@ -138,7 +138,7 @@ func (d Decision) freeOn(s switchState) string {
 	if len(parts) == 0 {
 		parts = []string{gpus, vfs}
 	}
-	return strings.Join(parts, " and ") + " free"
+	return strings.Join(parts, " and ") + " offered"
 }
 
 // presentPod identifies the pod that has a name now.
@@ -267,7 +267,7 @@ type Decision struct {
 // switchState is a switch at the time of a decision.
 type switchState struct {
 	Name      string `json:"name"`
-	FreeGPUs  uint32 `json:"freeGPUs"`
+	FreeGPUs  uint32 `json:"freeGPUs"` // offered to the container: a free one of another NUMA node is not
 	FreeVFs   uint32 `json:"freeVFs"`
 	TakenGPUs uint32 `json:"takenGPUs"`
 	TakenVFs  uint32 `json:"takenVFs"`

@@ -47,9 +47,9 @@ func TestExplain(t *testing.T) {
    GPU  VF  DISTANCE
    g    v   PIX
 
-   SWITCH        GPUS TAKEN/FREE  VFS TAKEN/FREE  ON THIS SWITCH ALONE
-   0000:08:00.0  1/1              1/4             1 pair: 1 PIX
-   0000:09:00.0  0/1              0/0             too few: 1 GPU and 0 VFs free
+   SWITCH        GPUS TAKEN/OFFERED  VFS TAKEN/OFFERED  ON THIS SWITCH ALONE
+   0000:08:00.0  1/1                 1/4                1 pair: 1 PIX
+   0000:09:00.0  0/1                 0/0                too few: 1 GPU and 0 VFs offered
 
 2. TIME nvidia.com/vf of team/train/worker
    not asked  the kubelet had no choice, or was answered without the coordinator
@@ -163,7 +163,7 @@ func TestOfOneKind(t *testing.T) {
 	text := string(explainDecisions([]Decision{{Container: "n/p/c", Asked: true, Switches: []switchState{
 		{Name: "a", FreeVFs: 4, TakenVFs: 4, Alone: "4 VFs"}, {Name: "b", FreeVFs: 3},
 	}}}, nil, false))
-	if !strings.Contains(text, "too few: 3 VFs free") {
+	if !strings.Contains(text, "too few: 3 VFs offered") {
 		t.Error(text)
 	}
 }
