@@ -231,8 +231,14 @@ func (n *Node) findPFsWithoutVFs(f *Finding) {
 			f.addSeen("%s (%s): sriov_numvfs 0 of %s", pf.Address, strings.Join(pf.RDMA, ","), total)
 		}
 	}
-	if n.offersWholeNICs() {
+	switch {
+	case n.offersWholeNICs():
 		f.Severity, f.Why = Warning, wholeNICs
+	case n.Guess != "" && f.Severity == Error: // tandem plan counts the PFs
+		f.Severity = Unknown
+		f.Why = "There is no VF to offer unless the configuration selects the PFs themselves, which is unknown: " +
+			n.Guess + "."
+		f.Fix = append(f.Fix, configFix)
 	}
 	if len(n.VFs) == 0 {
 		f.Fix = append(n.Pools.driverFix(), f.Fix...)

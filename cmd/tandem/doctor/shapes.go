@@ -333,10 +333,13 @@ func (n *Node) markGuess(f *Finding) {
 	if n.Guess != "" {
 		f.Severity = Unknown
 		f.addSeen("%s", n.describeGuess())
-		f.Fix = append(f.Fix, "for the verdict on the actual pools, run tandem doctor --config config.json, "+
-			"or start tandem-rdma")
+		f.Fix = append(f.Fix, configFix)
 	}
 }
+
+// configFix is the remedy for a guess about the VFs.
+const configFix = "for the verdict on the actual pools, run tandem doctor --config config.json, " +
+	"or start tandem-rdma"
 
 // describeGuess says what the VFs are if nobody has named a pool.
 func (n *Node) describeGuess() string {
