@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -60,70 +61,43 @@ type gates struct {
 
 	mu     sync.Mutex
 	newest features
-	losses map[string]*loss // by gate
+	losses map[string]loss // by gate
 }
 
 // loss records that fields of an apparently enabled gate were lost, for example because one of several API
-// servers is older. The gate counts as enabled again after a number of consecutive successful trials, which
-// doubles after each loss, or after a successful trial with another API server version.
+// servers is older. The gate counts as disabled until an answer of the API server has the fields, lossPause
+// later or from another version.
 type loss struct {
-	times  int    // number of losses
-	left   int    // remaining trials until the gate counts as enabled
+	at     time.Time
 	server string // version of the API server at that time
 }
 
-// maxTrials is the maximum number of necessary trials: those of one day.
-const maxTrials = int(24 * time.Hour / gatesPause)
+// lossPause is the least time from a loss to the next one: each changes all published slices.
+const lossPause = time.Hour
 
 func newGates(client kubernetes.Interface, nodeName string, log *slog.Logger) *gates {
-	return &gates{client: client, nodeName: nodeName, log: log, losses: map[string]*loss{}}
+	return &gates{client: client, nodeName: nodeName, log: log, losses: map[string]loss{}}
 }
 
 func (g *gates) currentFeatures() features {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.newest
-	now.Counters = now.Counters && !g.isLost(gateCounters)
-	now.Taints = now.Taints && !g.isLost(gateTaints)
+	_, noCounters := g.losses[gateCounters]
+	_, noTaints := g.losses[gateTaints]
+	now.Counters, now.Taints = now.Counters && !noCounters, now.Taints && !noTaints
 	return now
 }
-
-// isLost requires the mutex.
-func (g *gates) isLost(gate string) bool { return g.losses[gate] != nil && g.losses[gate].left > 0 }
 
 // recordLoss records that fields of gates were lost. It reports whether that changes the published data.
 func (g *gates) recordLoss(names []string) bool {
 	before := g.currentFeatures()
 	g.mu.Lock()
 	for _, gate := range names {
-		if g.losses[gate] == nil {
-			g.losses[gate] = &loss{}
-		}
-		l := g.losses[gate]
-		if l.left == 0 { // otherwise the loss concerns data published earlier
-			l.times++
-		}
-		l.server = g.newest.Server
-		l.restartTrials()
+		g.losses[gate] = loss{time.Now(), g.newest.Server}
 	}
 	g.mu.Unlock()
 	return g.currentFeatures() != before
-}
-
-// restartTrials restarts all trials.
-func (l *loss) restartTrials() { l.left = min(1<<min(l.times, 16), maxTrials) }
-
-// recordTrial records the fields that a trial with an API server version kept.
-func (l *loss) recordTrial(kept bool, server string) {
-	switch {
-	case l.left == 0:
-	case !kept:
-		l.restartTrials()
-	case server != l.server:
-		l.left = 0
-	default:
-		l.left--
-	}
 }
 
 // askFeatures determines the features of the API server. The version gives the defaults; a dry run, in which
@@ -163,12 +137,10 @@ func (g *gates) askFeatures(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.newest = now
-	if l := g.losses[gateCounters]; l != nil && counters != nil {
-		l.recordTrial(now.Counters, now.Server)
-	}
-	if l := g.losses[gateTaints]; l != nil && taints != nil {
-		l.recordTrial(now.Taints, now.Server)
-	}
+	has := map[string]bool{gateCounters: now.Counters, gateTaints: now.Taints}
+	maps.DeleteFunc(g.losses, func(gate string, l loss) bool {
+		return has[gate] && (l.server != now.Server || time.Since(l.at) >= lossPause)
+	})
 	return nil
 }
 

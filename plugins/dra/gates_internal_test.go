@@ -20,55 +20,50 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// A gate whose fields were lost counts as on again after trials that keep them: more of them after each loss,
-// none that fails in between, and one where the API server is another version.
+// A gate whose fields were lost counts as off until an answer has the fields: an hour later, or of another
+// version of the API server.
 func TestLostGateIsTriedAgain(t *testing.T) {
-	client, kept := fake.NewClientset(), true
-	discovery := client.Discovery().(*fakediscovery.FakeDiscovery)
-	discovery.FakedServerVersion = &version.Info{GitVersion: "v1.36.3"}
-	create := func(action clienttesting.Action) (bool, runtime.Object, error) {
-		slice := action.(clienttesting.CreateAction).GetObject().(*resourceapi.ResourceSlice)
-		if !kept {
-			slice.Spec.SharedCounters = nil
+	synctest.Test(t, func(t *testing.T) {
+		client, kept := fake.NewClientset(), true
+		discovery := client.Discovery().(*fakediscovery.FakeDiscovery)
+		discovery.FakedServerVersion = &version.Info{GitVersion: "v1.36.3"}
+		create := func(action clienttesting.Action) (bool, runtime.Object, error) {
+			slice := action.(clienttesting.CreateAction).GetObject().(*resourceapi.ResourceSlice)
+			if !kept {
+				slice.Spec.SharedCounters = nil
+			}
+			return true, slice, nil
 		}
-		return true, slice, nil
-	}
-	client.PrependReactor("create", "resourceslices", create)
-	g := newGates(client, "a", slog.New(slog.DiscardHandler))
-	trials := func(want int) {
-		t.Helper()
-		for n := 1; ; n++ {
+		client.PrependReactor("create", "resourceslices", create)
+		g := newGates(client, "a", slog.New(slog.DiscardHandler))
+		ask := func(when string, want bool) {
+			t.Helper()
 			if err := g.askFeatures(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if now := g.currentFeatures(); !now.Taints || n > maxTrials {
-				t.Fatalf("after %d trials: %+v", n, now)
-			} else if now.Counters {
-				if n != want {
-					t.Errorf("on after %d trials, want %d", n, want)
-				}
-				return
+			if now := g.currentFeatures(); now.Counters != want || !now.Taints {
+				t.Errorf("%s: %+v, want counters %t", when, now, want)
 			}
 		}
-	}
-	trials(1)
-	for i, want := range []int{2, 4, 8, 16, 32, 64, 128, maxTrials, maxTrials} {
-		if !g.recordLoss([]string{gateCounters}) || i%2 == 0 && g.recordLoss([]string{gateCounters}) {
+		ask("before", true)
+		if !g.recordLoss([]string{gateCounters}) || g.recordLoss([]string{gateCounters}) {
 			t.Error("what is lost once changes what is published once")
 		}
-		trials(want)
-	}
-	g.recordLoss([]string{gateCounters})
-	for _, keeps := range []bool{true, false, true} {
-		kept = keeps
-		if err := g.askFeatures(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	trials(maxTrials - 1)
-	g.recordLoss([]string{gateCounters})
-	discovery.FakedServerVersion = &version.Info{GitVersion: "v1.37.1"}
-	trials(1)
+		<-time.After(lossPause - time.Second)
+		ask("within the hour", false)
+		kept = false
+		<-time.After(time.Second)
+		ask("without the fields", false)
+		kept = true
+		ask("after the hour", true)
+		g.recordLoss([]string{gateCounters})
+		kept, discovery.FakedServerVersion = false, &version.Info{GitVersion: "v1.35.6"}
+		ask("by an older server", false)
+		kept, discovery.FakedServerVersion = true, &version.Info{GitVersion: "v1.36.3"}
+		ask("by the server of the loss", false)
+		discovery.FakedServerVersion = &version.Info{GitVersion: "v1.37.1"}
+		ask("by a newer server", true)
+	})
 }
 
 // TestEachGateIsLostAlone: what the API server drops is not published any more, and the rest is.
