@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,8 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilexec "k8s.io/client-go/util/exec"
-
-	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 )
 
 // answers is an executor whose daemons do, by the names of their pods, what they are told.
@@ -153,24 +150,5 @@ func TestSameAnswers(t *testing.T) {
 	n := c.askStatus(t.Context(), "node", []daemon{{Pod: "a"}, {Pod: "b"}, {Pod: "c"}})
 	if want := "/a: tandem: unknown pod; /c: tandem: other"; n.Error != want {
 		t.Errorf("%q, want %q", n.Error, want)
-	}
-}
-
-// TestEarlierDaemons: daemons that do not know the newer flags are asked without.
-func TestEarlierDaemons(t *testing.T) {
-	t.Parallel()
-	var asked [][]string
-	c := &cluster{options: options{Timeout: time.Minute}}
-	c.exec = func(_ context.Context, _ daemon, how command) error {
-		asked = append(asked, how.args)
-		if slices.Contains(how.args, "--all") {
-			return fails(2, "tandem explain: unknown flag: --all")(t.Context(), how)
-		}
-		return says("decisions")(t.Context(), how)
-	}
-	q := coordinator.PodQuestion{Namespace: "n", Pod: "p", All: true}
-	printed, err := c.askDecisions(t.Context(), q, []daemon{{Pod: "a"}}, "table")
-	if err != nil || string(printed) != "decisions" || len(asked) != 2 {
-		t.Errorf("%s, %v, asked %q", printed, err, asked)
 	}
 }

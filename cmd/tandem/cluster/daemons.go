@@ -160,9 +160,6 @@ func findProgram(daemons []daemon, program string) (daemon, bool) {
 	return daemons[at], true
 }
 
-// unknownFlag is in the error of daemons of an earlier release.
-const unknownFlag = "unknown flag"
-
 // executor starts a program in the pod of a daemon, and returns at the end of the program.
 type executor func(ctx context.Context, in daemon, c command) error
 

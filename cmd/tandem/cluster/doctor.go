@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -38,7 +36,7 @@ func (c *cluster) Doctor(
 	if err != nil {
 		return nil, nil, err
 	}
-	args := []string{"doctor", "-o", format}
+	args := []string{"doctor", "-o", format, "--read-elsewhere=" + node}
 	if cpus > 0 {
 		args = append(args, fmt.Sprintf("--cpus=%d", cpus))
 	}
@@ -48,24 +46,19 @@ func (c *cluster) Doctor(
 	} else {
 		args = append(args, "--kubelet-config=/dev/stdin")
 	}
-	newer, older := slices.Concat(args, []string{"--read-elsewhere=" + node}), args
 	if d, found := findProgram(daemons[node], gpuProgram); found && d.Flags["vendor"] != "" {
-		newer = append(newer, "--gpu-vendor="+d.Flags["vendor"])
+		args = append(args, "--gpu-vendor="+d.Flags["vendor"])
 	}
 	refused, err := c.listRefused(ctx, node)
 	if err != nil {
 		notes = append(notes, err.Error())
 	} else {
-		older = append(slices.Clone(older), fmt.Sprintf("--refused-pods=%d", refused.Number()))
 		for _, value := range refused.Flags() {
-			newer = append(newer, "--refused-pods="+value)
+			args = append(args, "--refused-pods="+value)
 		}
 	}
 	asked := preferWithFlag(daemons[node], "config-file")
-	printed, _, err = c.askDaemon(ctx, asked, newer, ofDoctor, configuration)
-	if err != nil && strings.Contains(err.Error(), unknownFlag) {
-		printed, _, err = c.askDaemon(ctx, asked, older, ofDoctor, configuration)
-	}
+	printed, _, err = c.askDaemon(ctx, asked, args, ofDoctor, configuration)
 	if err != nil {
 		err = fmt.Errorf("ask node %s: %w", node, err)
 	}

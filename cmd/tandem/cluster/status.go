@@ -187,22 +187,17 @@ func (c *cluster) Explain(
 func (c *cluster) askDecisions(
 	ctx context.Context, q coordinator.PodQuestion, daemons []daemon, format string,
 ) ([]byte, error) {
-	older := []string{"explain", q.Namespace + "/" + q.Pod, "-o", format}
+	args := []string{"explain", q.Namespace + "/" + q.Pod, "-o", format}
 	if q.Container != "" {
-		older = append(older, "--container", q.Container)
+		args = append(args, "--container", q.Container)
 	}
-	newer := slices.Clone(older)
 	if known := q.Present; known.UID != "" {
-		newer = append(newer, "--created="+known.Created.UTC().Format(time.RFC3339), "--uid="+known.UID)
+		args = append(args, "--created="+known.Created.UTC().Format(time.RFC3339), "--uid="+known.UID)
 	}
 	if q.All {
-		newer = append(newer, "--all")
+		args = append(args, "--all")
 	}
-	printed, err := c.onNode(ctx, daemons, newer...)
-	if err != nil && strings.Contains(err.Error(), unknownFlag) {
-		printed, err = c.onNode(ctx, daemons, older...)
-	}
-	return printed, err
+	return c.onNode(ctx, daemons, args...)
 }
 
 // onNode returns the output of a command of tandem about the plugins of a node.
