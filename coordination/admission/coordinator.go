@@ -71,8 +71,7 @@
 // A separate goroutine writes the state of admissions in progress, with the holders found last, to
 // <run-dir>/coordinator.json after each Allocate, pairs file and announcement (saved.go, store.go). The next
 // question replaces what a question has changed. A file with damage, of an unknown version or with wrong
-// permissions is renamed to coordinator.json.bad; without the file, the kubelet's records suffice. The
-// ledger.json of an earlier version is removed.
+// permissions is renamed to coordinator.json.bad; without the file, the kubelet's records suffice.
 //
 // The last 256 decisions are kept in memory for "tandem explain" (history.go). Devices of ended
 // containers are shown as free, after a survey of the kubelet (survey.go, status.go).

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/holders"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // emptyServer returns a committed state without devices.
@@ -76,19 +75,6 @@ func TestKnownPodsOfAVersionBefore(t *testing.T) {
 		if err != nil || !saved.Known["u1"].Told {
 			t.Errorf("After %q: %+v, %v", text, saved.Known, err)
 		}
-	}
-}
-
-// An earlier version has holders as Allocates after no checkpoint.
-func TestHoldersOfAVersionBefore(t *testing.T) {
-	t.Parallel()
-	c := emptyServer()
-	err := c.restore(savedState{Allocates: []holders.Allocate{
-		{Resource: gpus, IDs: []string{"lost"}, Recorded: kubelet.Identity{Size: -1}},
-		{Resource: gpus, IDs: []string{"open"}, Recorded: kubelet.Identity{Size: 1}},
-	}}, slog.New(slog.DiscardHandler))
-	if all := c.current().allocates; err != nil || len(all) != 1 || all[0].IDs[0] != "open" {
-		t.Errorf("%v, %v", err, all)
 	}
 }
 

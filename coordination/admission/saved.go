@@ -106,10 +106,7 @@ func (c *committedState) restore(k savedState, log *slog.Logger) error {
 	}
 	next := c.current().clone()
 	next.resources = set
-	next.allocates = slices.DeleteFunc(k.Allocates, func(a holders.Allocate) bool {
-		return a.Recorded.Size < 0 // no Allocate: a holder, in the file of an earlier version
-	})
-	next.unlisted, next.known = k.Unlisted, k.Known
+	next.allocates, next.unlisted, next.known = k.Allocates, k.Unlisted, k.Known
 	next.hold(k.Found)
 	next.open = k.Admission.restore(c.now())
 	if next.open != nil {

@@ -321,28 +321,6 @@ func TestContradictionIsSetAside(t *testing.T) {
 	}
 }
 
-// The ledger that an earlier version has left in the run folder is removed, and counts for nothing.
-func TestLedgerOfAnEarlierVersion(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	name := filepath.Join(dir, "ledger.json")
-	content := `{"version":4,"boot":"","checksum":0,"ledger":{"sequence":1,"resources":[{"name":"amd.com/gpu","kind":"gpu",` +
-		`"devices":[]}],"allocations":[{"id":1,"devices":{"amd.com/gpu":{"0000:11:00.0":1}}}]}}`
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := New(*emptyCheckpoint().with(Config{RunDir: dir, Log: slog.New(slog.DiscardHandler)}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s := c.current(); len(s.resources) > 0 || len(s.found) > 0 {
-		t.Errorf("resources %v, holders %v", s.resources, s.found)
-	}
-	if left, err := filepath.Glob(filepath.Join(dir, "ledger*")); err != nil || len(left) > 0 {
-		t.Errorf("left: %v, %v", left, err)
-	}
-}
-
 // emptyCheckpoint is a kubelet with an empty checkpoint.
 func emptyCheckpoint() *sources {
 	return &sources{recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil }}

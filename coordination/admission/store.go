@@ -27,10 +27,6 @@ const (
 	badStateFile = StateFile + ".bad"
 )
 
-// ledgerName is the file of earlier versions with the holders of devices. The file is removed: an earlier
-// version that serves again must not continue from an outdated state.
-const ledgerName = "ledger.json"
-
 // stateVersion is the version of the format. A file of an earlier version is set aside, without consequences;
 // a file of a newer version stays.
 const stateVersion = 1
@@ -74,8 +70,7 @@ func openStore[T any](disk system.Disk, runDir string, log *slog.Logger) (*store
 	if err != nil {
 		return nil, fmt.Errorf("open run folder: %w", err)
 	}
-	ledger := filepath.Join(runDir, ledgerName)
-	if err := errors.Join(disk.Remove(ledger), disk.RemoveTemporaries(runDir, system.Abandoned)); err != nil {
+	if err := disk.RemoveTemporaries(runDir, system.Abandoned); err != nil {
 		log.Warn("files of earlier servers not removed", "error", err)
 	}
 	boot, err := disk.BootID()
