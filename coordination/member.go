@@ -144,12 +144,16 @@ func (m *Member) record(ids []string) {
 	}
 }
 
+// pairsLimit is longer than other limits: without an answer the container lacks the pairs file, not only the
+// best devices.
+const pairsLimit = 4 * system.QuestionLimit
+
 // Pair returns for every GPU of the node the best of the VFs just reported with Allocated, or nil if the
 // coordinator does not answer. The coordinator writes these VFs to the pairs file, unless file is "", and
 // adds the container's GPUs before the answer to the Allocated with these GPUs. Pair returns false if the
 // file is not written yet.
 func (m *Member) Pair(ctx context.Context, vfs []pairs.VF, file string) ([]pairs.Served, bool) {
-	ctx, cancel := context.WithTimeout(ctx, system.PairsLimit)
+	ctx, cancel := context.WithTimeout(ctx, pairsLimit)
 	defer cancel()
 	q := &api.PairRequest{Resource: m.announced.resource, File: file}
 	for _, vf := range vfs {

@@ -27,7 +27,7 @@ func TestPanicCostsOneSource(t *testing.T) {
 		func() { c.Pods = requests(func() (intent.Answer, error) { panic("a mistake") }) },
 		func() {
 			c.Pods = requests(func() (none intent.Answer, err error) { return none, kubelet.ErrNotRead })
-			c.Kubelet = checkpoints{own, system.BoundRead(c.Log, system.FileLimit, func() (kubelet.Checkpoint, error) {
+			c.Kubelet = checkpoints{own, system.BoundRead(c.Log, fileLimit, func() (kubelet.Checkpoint, error) {
 				panic("a mistake")
 			})}
 		},

@@ -197,7 +197,7 @@ func (f *openAllocates) endAllocate(resource string, ids []string) {
 
 // awaitNone waits for a short time until no Allocate is open. It reports whether none is open.
 func (f *openAllocates) awaitNone(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, system.ReturnedLimit)
+	ctx, cancel := context.WithTimeout(ctx, returnedLimit)
 	defer cancel()
 	for {
 		ended := f.nextEnd()

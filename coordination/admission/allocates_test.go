@@ -6,15 +6,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // A look waits a moment for the word that an Allocate has returned.
 func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 	t.Parallel()
 	for wait, want := range map[time.Duration]bool{
-		system.ReturnedLimit / 2: true, 2 * system.ReturnedLimit: false,
+		returnedLimit / 2: true, 2 * returnedLimit: false,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newOpenAllocates(time.Now)
@@ -26,7 +24,7 @@ func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 				f.endAllocate(gpus, []string{"a", "b"})
 			}()
 			began := time.Now()
-			if got := f.awaitNone(t.Context()); got != want || time.Since(began) > system.ReturnedLimit {
+			if got := f.awaitNone(t.Context()); got != want || time.Since(began) > returnedLimit {
 				t.Errorf("settled %t after %s, want %t", got, time.Since(began), want)
 			}
 			synctest.Wait()

@@ -15,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // podName is a pod name from the command line, with optional namespace and container.
@@ -106,7 +105,7 @@ func showsDevices(set device.Resources, view kubelet.View, accepted func(kubelet
 
 // readPod reads a pod from the kubelet; false without an answer.
 func (i *inspector) readPod(ctx context.Context, name podName) (kubelet.View, bool) {
-	ctx, cancel := context.WithTimeout(ctx, system.LookLimit)
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	if name.namespace == "" {
 		name.namespace = "default"

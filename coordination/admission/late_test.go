@@ -210,8 +210,8 @@ func TestQuestionsTakeTurns(t *testing.T) {
 	})
 }
 
-// A plugin that no longer waits for the coordinator goes on with the Allocate, for up to system.PairsLimit,
-// and reports the end: until then PodResources is not listed.
+// A plugin that no longer waits for the coordinator goes on with the Allocate, for up to 400 ms, and
+// reports the end: until then PodResources is not listed.
 func TestLateAllocateIsOpen(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)

@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Prefer chooses devices for a GetPreferredAllocation and plans the second half of the request. The reason
@@ -65,7 +64,7 @@ func errLeft(ctx context.Context, q *api.PreferRequest) error {
 // Returns an error if the devices of the question are not announced in time. Resources are never removed,
 // therefore an announced resource stays announced.
 func (c *Coordinator) awaitAnnounced(ctx context.Context, q *api.PreferRequest) error {
-	ctx, cancel := context.WithTimeout(ctx, system.AnnouncedLimit)
+	ctx, cancel := context.WithTimeout(ctx, announcedLimit)
 	defer cancel()
 	for {
 		announced, err := c.checkAnnounced(q)

@@ -19,6 +19,16 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
+// Parts of a question's and an Allocate's system.CoordinatorLimit.
+const (
+	// announcedLimit is for an announcement, if the kubelet already asks for the announced devices.
+	announcedLimit = system.CoordinatorLimit - lookLimit
+	// lookLimit is for all reads together, which usually take a millisecond.
+	lookLimit = system.QuestionLimit / 2
+	// returnedLimit is the part of lookLimit for the report that an open Allocate has returned.
+	returnedLimit = lookLimit / 5
+)
+
 // reader reads the kubelet and the request sources. A reader changes no state and holds no lock.
 type reader struct {
 	*Config
@@ -30,7 +40,7 @@ type reader struct {
 func (r *reader) readQuestion(
 	ctx context.Context, before *state, asked time.Time, q *api.PreferRequest,
 ) (o observation) {
-	ctx, cancel := context.WithTimeout(ctx, system.LookLimit)
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	o.asked, o.kubelet = asked, r.Kubelet.Life()
 	var all sync.WaitGroup
@@ -212,10 +222,10 @@ func (r *reader) readAllocate(
 ) allocateInput {
 	a := allocateInput{resource: resource, ids: ids, open: s.open}
 	a.asked, a.kubelet, a.checkpoint = now, r.Kubelet.Life(), kubelet.Read(r.Kubelet.Checkpoint())
-	ctx, cancel := context.WithTimeout(ctx, system.LookLimit) // for all reads together
+	ctx, cancel := context.WithTimeout(ctx, lookLimit) // for all reads together
 	defer cancel()
 	// a kubelet that hangs leaves half of the time for the request sources
-	first, cancelFirst := context.WithTimeout(ctx, system.LookLimit/2)
+	first, cancelFirst := context.WithTimeout(ctx, lookLimit/2)
 	defer cancelFirst()
 	a.double = r.findConflict(first, s, now, resource, ids, &a.observation)
 	if s.open.proves(resource, ids, now) {

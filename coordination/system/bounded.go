@@ -164,24 +164,10 @@ func (c *Complaint) IsNew(err error) bool {
 }
 
 // QuestionLimit is the maximum duration of a kubelet call. The kubelet has no deadline and starts no other
-// pod during the call (pkg/kubelet/cm/devicemanager/endpoint.go). Each part of the time lies within the part
-// above with less indentation:
-//
-//	QuestionLimit   from the kubelet's call to the answer
-//	  CoordinatorLimit  the coordinator's answer, with a takeover by the other plugin; later the plugin chooses
-//	    AnnouncedLimit  wait for an announcement, if the kubelet already asks for the announced devices
-//	    LookLimit       all reads together; usually one millisecond
-//	      FileLimit       one file, usually a tenth of a millisecond; a hanging disk takes forever
-//	      ReturnedLimit   wait for the report that an open Allocate has returned
-//
-// The coordinator has the same time for an Allocate. For the pairs file it has PairsLimit: without an answer
-// the container lacks the file, not only the best devices.
+// pod during the call (pkg/kubelet/cm/devicemanager/endpoint.go). CoordinatorLimit is the part for the
+// coordinator's answer, with a takeover by the other plugin; later the plugin chooses. The coordinator has
+// the same time for an Allocate.
 const (
 	QuestionLimit    = 100 * time.Millisecond
 	CoordinatorLimit = QuestionLimit * 8 / 10
-	AnnouncedLimit   = CoordinatorLimit - LookLimit
-	LookLimit        = QuestionLimit / 2
-	FileLimit        = LookLimit / 2
-	ReturnedLimit    = LookLimit / 5
-	PairsLimit       = 4 * QuestionLimit
 )

@@ -47,9 +47,6 @@ type Newest[T any] struct {
 	changed Signal
 }
 
-// NewNewest returns a holder of a value.
-func NewNewest[T any](value T) *Newest[T] { return &Newest[T]{value: value} }
-
 // Set replaces the value.
 func (n *Newest[T]) Set(value T) {
 	n.mu.Lock()

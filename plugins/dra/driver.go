@@ -94,8 +94,10 @@ type parts struct {
 }
 
 func newParts(config Config) parts {
+	newest := &system.Newest[*view]{}
+	newest.Set(&view{})
 	return parts{
-		config: config, complaints: newComplaints(config.Log), newest: system.NewNewest(&view{}),
+		config: config, complaints: newComplaints(config.Log), newest: newest,
 		preparer: claims.New(claims.Options{
 			Dir: PluginDir(config.KubeletDir), CDIDir: config.CDIDir, Host: config.Host, GPUs: config.GPUs,
 			Policy: config.Policy, Alone: !config.Drain, Log: config.Log,
@@ -128,7 +130,7 @@ func New(config Config) (*Driver, error) {
 	service := &claimService{
 		parts: p, viewer: viewer, publisher: publisher, owners: newOwners(), refused: system.NewTrigger(),
 	}
-	files := &fileRestorer{parts: p, failed: system.NewNewest(error(nil))}
+	files := &fileRestorer{parts: p, failed: &system.Newest[error]{}}
 	return &Driver{
 		config: config, viewer: viewer, publisher: publisher, service: service, files: files,
 		server: &server{claimService: service, fatal: make(chan error, 1)},

@@ -55,7 +55,7 @@ func newHolderView(config Config, complaints *complaints) *holderView {
 			client: config.Client, kubelet: config.Kubelet, ownUID: config.PodUID, now: time.Now,
 			pods: map[string]recordedPod{},
 		},
-		holders: system.NewNewest(map[string]string(nil)),
+		holders: &system.Newest[map[string]string]{},
 	}
 }
 

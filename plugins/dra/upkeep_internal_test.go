@@ -209,7 +209,7 @@ func TestFilesAreRepairedPeriodically(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		files := &fileRestorer{
 			parts:  partsIn(dir, Config{RunDir: runDir, CDIDir: cdiDir, Log: log}),
-			failed: system.NewNewest(error(nil)),
+			failed: &system.Newest[error]{},
 		}
 		if err := os.WriteFile(temporary, nil, 0o600); err != nil {
 			t.Fatal(err)
