@@ -6,12 +6,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
 const a, b, bridge = "0000:08:00.0", "0000:09:00.0", "pci0000:80"
+
+// counted compares holdings by their counts.
+var counted = cmp.Options{protocmp.Transform(), cmpopts.IgnoreUnexported(Holding{})}
 
 // on are devices on switches, all of one container; nil for nobody's.
 func on(kind string, owner *api.Owner, switches ...string) *api.Resource {
@@ -44,12 +48,12 @@ func TestFindDegraded(t *testing.T) {
 		{"VFs alone", nil, []string{a, b}, 0},
 	} {
 		who := owned("worker")
-		var want []DegradedContainer
+		var want []*Holding
 		if c.want > 0 {
-			want = []DegradedContainer{{who, len(c.gpus), len(c.vfs), c.want}}
+			want = []*Holding{{Owner: who, GPUs: len(c.gpus), VFs: len(c.vfs), Apart: c.want}}
 		}
 		got := FindDegraded([]*api.Resource{on("gpu", who, c.gpus...), on("vf", who, c.vfs...)})
-		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff(want, got, counted...); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 		nobody := []*api.Resource{on("gpu", nil, c.gpus...), on("vf", nil, c.vfs...)}
@@ -66,8 +70,10 @@ func TestDegradedOfAPod(t *testing.T) {
 		on("gpu", owned("z"), a), on("gpu", owned("c"), a), on("gpu", owned("pairs"), b),
 		on("vf", owned("z"), b), on("vf", owned("c"), b), on("vf", owned("pairs"), b),
 	})
-	want := []DegradedContainer{{owned("c"), 1, 1, 1}, {owned("z"), 1, 1, 1}}
-	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+	want := []*Holding{
+		{Owner: owned("c"), GPUs: 1, VFs: 1, Apart: 1}, {Owner: owned("z"), GPUs: 1, VFs: 1, Apart: 1},
+	}
+	if diff := cmp.Diff(want, got, counted...); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -89,7 +95,8 @@ func TestUnitsCountOnce(t *testing.T) {
 		unit(on("vf", who, b), "vf", false),
 		on("gpu", later, a), on("vf", later, a),
 	})
-	if diff := cmp.Diff([]DegradedContainer{{who, 2, 1, 2}}, got, protocmp.Transform()); diff != "" {
+	want := []*Holding{{Owner: who, GPUs: 2, VFs: 1, Apart: 2}}
+	if diff := cmp.Diff(want, got, counted...); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -89,22 +89,29 @@ func switchesWithFree(kind device.Kind, b *books) map[string]bool {
 	return switches
 }
 
-// DegradedContainer is a running container with GPUs and VFs.
-type DegradedContainer struct {
+// Holding is a running container with its devices.
+type Holding struct {
 	Owner     *api.Owner
 	GPUs, VFs int
 	Apart     int // GPUs that share no switch with a VF of their own; with shared VFs, with any VF
+
+	units    map[string]bool
+	switches map[string]*counts
 }
 
+// counts holds the numbers of devices of one switch.
+type counts struct{ gpus, vfs int }
+
 // FindDegraded returns the degraded containers with a known owner, by name.
-func FindDegraded(resources []*api.Resource) []DegradedContainer {
-	var list []DegradedContainer
+func FindDegraded(resources []*api.Resource) []*Holding {
+	var list []*Holding
 	for _, h := range holdingsByContainer(resources) {
-		if c := h.container(); c.VFs > 0 && c.Apart > 0 {
-			list = append(list, c)
+		h.countApart()
+		if h.VFs > 0 && h.Apart > 0 {
+			list = append(list, h)
 		}
 	}
-	slices.SortFunc(list, func(a, b DegradedContainer) int {
+	slices.SortFunc(list, func(a, b *Holding) int {
 		return cmp.Or(cmp.Compare(a.Owner.GetNamespace(), b.Owner.GetNamespace()),
 			cmp.Compare(a.Owner.GetPod(), b.Owner.GetPod()),
 			cmp.Compare(a.Owner.GetContainer(), b.Owner.GetContainer()))
@@ -112,23 +119,10 @@ func FindDegraded(resources []*api.Resource) []DegradedContainer {
 	return list
 }
 
-// holding holds the devices of a container.
-type holding struct {
-	owner    *api.Owner
-	units    map[string]bool
-	switches map[string]*counts
-}
-
-// holdingContainer identifies a container: by the UID of its pod or, if unknown, by the pod's name.
-type holdingContainer struct{ pod, name string }
-
-// counts holds the numbers of devices of one switch.
-type counts struct{ gpus, vfs int }
-
-// holdingsByContainer returns the devices of all containers. A unit that two resources have counts once;
-// replicas count each.
-func holdingsByContainer(resources []*api.Resource) map[holdingContainer]*holding {
-	held := map[holdingContainer]*holding{}
+// holdingsByContainer returns the devices of all containers, by the pod's UID or, if unknown, its name, and
+// the container's name. A unit that two resources have counts once; replicas count each.
+func holdingsByContainer(resources []*api.Resource) map[[2]string]*Holding {
+	held := map[[2]string]*Holding{}
 	for _, r := range resources {
 		for _, d := range r.GetDevices() {
 			owner := d.GetOwner()
@@ -136,9 +130,9 @@ func holdingsByContainer(resources []*api.Resource) map[holdingContainer]*holdin
 				continue
 			}
 			pod := cmp.Or(owner.GetUid(), owner.GetNamespace()+"/"+owner.GetPod()) // no UID has a slash
-			of := holdingContainer{pod, owner.GetContainer()}
+			of := [2]string{pod, owner.GetContainer()}
 			if held[of] == nil {
-				held[of] = &holding{owner, map[string]bool{}, map[string]*counts{}}
+				held[of] = &Holding{Owner: owner, units: map[string]bool{}, switches: map[string]*counts{}}
 			}
 			unit := d.GetDevice().GetUnit()
 			if unit == "" || d.GetDevice().GetShared() || !held[of].units[unit] {
@@ -150,34 +144,30 @@ func holdingsByContainer(resources []*api.Resource) map[holdingContainer]*holdin
 	return held
 }
 
-func (h *holding) add(kind device.Kind, at string) {
+func (h *Holding) add(kind device.Kind, at string) {
 	if h.switches[at] == nil {
 		h.switches[at] = &counts{}
 	}
 	if kind == device.GPU {
+		h.GPUs++
 		h.switches[at].gpus++
 	} else {
+		h.VFs++
 		h.switches[at].vfs++
 	}
 }
 
-// container counts the GPUs without a VF on their switch. Each GPU needs a VF of its own if there are as many
-// VFs as GPUs; otherwise any VF, because a VF serves several GPUs.
-func (h *holding) container() DegradedContainer {
-	c := DegradedContainer{Owner: h.owner}
-	for _, n := range h.switches {
-		c.GPUs += n.gpus
-		c.VFs += n.vfs
-	}
+// countApart counts the GPUs without a VF on their switch. Each GPU needs a VF of its own if there are as
+// many VFs as GPUs; otherwise any VF, because a VF serves several GPUs.
+func (h *Holding) countApart() {
 	for name, n := range h.switches {
 		switch {
 		case !topology.IsSwitch(name) || n.vfs == 0:
-			c.Apart += n.gpus
-		case c.VFs >= c.GPUs:
-			c.Apart += max(0, n.gpus-n.vfs)
+			h.Apart += n.gpus
+		case h.VFs >= h.GPUs:
+			h.Apart += max(0, n.gpus-n.vfs)
 		}
 	}
-	return c
 }
 
 // report collects log records, observer events and history of a decision until the commit.

@@ -253,15 +253,9 @@ type requestFields struct {
 	Alignment  string                             `json:"alignment,omitempty"`
 	Resources  *v1.ResourceRequirements           `json:"resources,omitempty"`
 	Claims     *v1.PodExtendedResourceClaimStatus `json:"claims,omitempty"`
-	Containers []container                        `json:"containers"`
+	Containers []v1.Container                     `json:"containers"` // with their relevant fields
 	Overhead   v1.ResourceList                    `json:"overhead,omitempty"`
 	Init       int                                `json:"init"` // number of init containers
-}
-
-type container struct {
-	Name      string                     `json:"name"`
-	Resources v1.ResourceRequirements    `json:"resources"`
-	Restart   *v1.ContainerRestartPolicy `json:"restart,omitempty"`
 }
 
 // request is a hash of a pod's requestFields.
@@ -280,7 +274,9 @@ func hashRequest(pod *v1.Pod) (request, error) {
 	for _, containers := range [...][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			c := &containers[i]
-			w.Containers = append(w.Containers, container{c.Name, c.Resources, c.RestartPolicy})
+			w.Containers = append(w.Containers, v1.Container{
+				Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy,
+			})
 		}
 	}
 	text, err := json.Marshal(w)
