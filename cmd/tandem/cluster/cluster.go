@@ -27,6 +27,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
@@ -131,12 +132,12 @@ const (
 func withPods(notes []string, daemons []daemon) []string {
 	notes = slices.Clone(notes)
 	for i, note := range notes {
-		devices, reasons, found := strings.Cut(note, coordinator.NoGPUPlugin)
-		switch {
-		case found:
-			notes[i] = devices + coordinator.NoGPUPlugin + gpuReason(devices, reasons, daemons)
-		case strings.HasPrefix(note, coordinator.NoVFPlugin):
-			notes[i] = vfReason(daemons)
+		switch kind, devices, reasons, found := coordinator.CutUnoffered(note); {
+		case !found:
+		case kind == device.GPU:
+			notes[i] = devices + gpuReason(devices, reasons, daemons)
+		default:
+			notes[i] = devices + vfReason(daemons)
 		}
 	}
 	for _, d := range daemons {
@@ -169,13 +170,13 @@ func gpuReason(devices, reasons string, daemons []daemon) string {
 	return fmt.Sprintf("kubectl logs -n %s %s has the reason", d.Namespace, d.Pod)
 }
 
-// vfReason returns the note about a node on which no plugin offers VFs.
+// vfReason returns the reason why tandem-rdma offers no VF.
 func vfReason(daemons []daemon) string {
 	d, found := findProgram(daemons, rdmaProgram)
 	if found && d.Trouble == "" {
-		return coordinator.NoVFPlugin + ": " + coordinator.NoVFSelected
+		return "the configuration of tandem-rdma (config.json) selects no VF of this node"
 	}
-	return coordinator.NoVFPlugin + ": " + describeAbsence(d, found, rdmaProgram)
+	return describeAbsence(d, found, rdmaProgram)
 }
 
 // describeAbsence returns the reason why a program does not run.

@@ -141,8 +141,7 @@ admits the pod. What was free at the rejection is in no record; the output tells
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			if q.Namespace, q.Pod, err = coordinator.SplitPod(args[0]); err != nil {
+			if err := q.SetPod(args[0]); err != nil {
 				return err
 			}
 			c, err := connect(*o)

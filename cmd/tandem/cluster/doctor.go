@@ -123,7 +123,7 @@ func (c *cluster) explainRejection(
 		return nil, fmt.Errorf("ask node %s for its free devices: %w", pod.Spec.NodeName, errors.New(node.Error))
 	}
 	r := coordinator.ExplainRejection(pod, node.Status, kubelet.Read(c.allDecisions(ctx, daemons)),
-		c.topologyManager(ctx, pod.Spec.NodeName))
+		kubelet.Read(c.readSettings(ctx, pod.Spec.NodeName)))
 	output := cli.Output{Format: format}
 	return output.Text(coordinator.PodExplanation{Decisions: []coordinator.Decision{}, Rejection: &r}, r.Text)
 }
@@ -139,12 +139,11 @@ func (c *cluster) allDecisions(ctx context.Context, daemons []daemon) ([]coordin
 	return known.Decisions, err
 }
 
-// topologyManager returns the settings of a node's Topology Manager. Reading these needs the right to read
-// the kubelet's configuration.
-func (c *cluster) topologyManager(ctx context.Context, node string) coordinator.Manager {
+// readSettings returns the settings of a node's kubelet, which needs the right to read its configuration.
+func (c *cluster) readSettings(ctx context.Context, node string) (kubelet.Settings, error) {
 	answer, err := c.readConfigz(ctx, node)
 	if err != nil {
-		return coordinator.NewManager(kubelet.Settings{}, err)
+		return kubelet.Settings{}, err
 	}
-	return coordinator.NewManager(kubelet.ParseConfigz(answer))
+	return kubelet.ParseConfigz(answer)
 }

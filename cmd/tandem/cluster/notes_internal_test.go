@@ -17,8 +17,8 @@ func TestWithPods(t *testing.T) {
 	t.Parallel()
 	const (
 		devices = "8 GPUs of NVIDIA's on PCI, and "
-		gpus    = devices + coordinator.NoGPUPlugin + "tandem-gpu does not run here, or waits for NVML: remedy"
-		vfs     = coordinator.NoVFPlugin + ": tandem-rdma does not run here"
+		gpus    = devices + "no plugin offers them: tandem-gpu does not run here, or waits for NVML: remedy"
+		vfs     = "no plugin offers VFs: tandem-rdma does not run here"
 	)
 	newDaemon := func(program, trouble, vendor string) daemon {
 		return daemon{
@@ -32,21 +32,21 @@ func TestWithPods(t *testing.T) {
 		want    []string
 	}{
 		"no pods": {[]string{gpus, vfs, "other"}, nil, []string{
-			devices + coordinator.NoGPUPlugin + "no pod of tandem-gpu is on this node",
-			coordinator.NoVFPlugin + ": no pod of tandem-rdma is on this node", "other",
+			devices + "no plugin offers them: no pod of tandem-gpu is on this node",
+			"no plugin offers VFs: no pod of tandem-rdma is on this node", "other",
 		}},
 		"crashing": {[]string{gpus, vfs}, []daemon{
 			newDaemon("tandem-gpu", "its container waits: CrashLoopBackOff (no)", ""),
 			newDaemon("tandem-rdma", "", ""),
 		}, []string{
-			devices + coordinator.NoGPUPlugin + "n/tandem-gpu-x: its container waits: CrashLoopBackOff (no)",
-			coordinator.NoVFPlugin + ": " + coordinator.NoVFSelected,
+			devices + "no plugin offers them: n/tandem-gpu-x: its container waits: CrashLoopBackOff (no)",
+			"no plugin offers VFs: the configuration of tandem-rdma (config.json) selects no VF of this node",
 		}},
 		"waiting": {[]string{gpus}, []daemon{newDaemon("tandem-gpu", "", "auto")}, []string{
-			devices + coordinator.NoGPUPlugin + "tandem-gpu waits for NVML: remedy",
+			devices + "no plugin offers them: tandem-gpu waits for NVML: remedy",
 		}},
 		"other vendor": {[]string{gpus}, []daemon{newDaemon("tandem-gpu", "", "amd")}, []string{
-			devices + coordinator.NoGPUPlugin + "gpu.vendor is amd: set gpu.vendor=nvidia or auto",
+			devices + "no plugin offers them: gpu.vendor is amd: set gpu.vendor=nvidia or auto",
 		}},
 		"without notes": {nil, []daemon{newDaemon("tandem-rdma", "the pod is Pending", "")}, []string{
 			"n/tandem-rdma-x: the pod is Pending",

@@ -126,7 +126,7 @@ func listVersions(s *coordinator.Status) string {
 // listNotes are what is not as it should be, in short; "tandem status" on the node has it at length.
 func listNotes(s *coordinator.Status) string {
 	var list []string
-	if s.Kubelet != nil && s.Kubelet.State == coordinator.KubeletDown {
+	if s.Kubelet.IsDown() {
 		list = append(list, "kubelet down")
 	}
 	for _, r := range s.Resources {

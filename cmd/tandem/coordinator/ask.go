@@ -129,18 +129,27 @@ func (s *Status) noteMissing(sys fs.FS) {
 	case s.isDRA():
 		s.Notes = append(s.Notes, "no VF is published: the configuration (config.json) selects no VF of this node")
 	case s.offersKind(device.VF):
-		s.Notes = append(s.Notes, NoVFSelected)
+		s.Notes = append(s.Notes, "the configuration of tandem-rdma (config.json) selects no VF of this node")
 	default:
-		s.Notes = append(s.Notes, NoVFPlugin+": tandem-rdma does not run here, or its configuration selects no VF")
+		s.Notes = append(s.Notes, noVFPlugin+"tandem-rdma does not run here, or its configuration selects no VF")
 	}
 }
 
-// Notes about absent devices.
+// The beginnings of reasons in notes about devices that no plugin offers.
 const (
-	NoGPUPlugin  = "no plugin offers them: "
-	NoVFPlugin   = "no plugin offers VFs"
-	NoVFSelected = "the configuration of tandem-rdma (config.json) selects no VF of this node"
+	noGPUPlugin = "no plugin offers them: "
+	noVFPlugin  = "no plugin offers VFs: "
 )
+
+// CutUnoffered cuts a note about devices of a kind that no plugin offers before its reasons.
+func CutUnoffered(note string) (kind device.Kind, devices, reasons string, found bool) {
+	for kind, plugin := range map[device.Kind]string{device.GPU: noGPUPlugin, device.VF: noVFPlugin} {
+		if devices, reasons, found := strings.Cut(note, plugin); found {
+			return kind, devices + plugin, reasons, true
+		}
+	}
+	return "", "", "", false
+}
 
 // OffersGPUs reports whether a connected plugin offers GPUs.
 func (s Status) OffersGPUs() bool { return s.offersKind(device.GPU) }
@@ -164,14 +173,14 @@ func DescribeUnoffered(sys fs.FS, vendor string) string {
 		return ""
 	}
 	if other := gpu.OtherVendor(tree, vendor); other != nil {
-		return fmt.Sprintf("%s, and %s%v", awaited, NoGPUPlugin, other)
+		return fmt.Sprintf("%s, and %s%v", awaited, noGPUPlugin, other)
 	}
 	reasons := fmt.Sprintf("tandem-gpu does not run here, has a gpu.vendor other than %s, or waits for %s",
 		maker.Vendor, maker.Awaits)
 	if maker.AwaitsDriver && awaited.Cards[0].Driver == maker.Driver {
 		reasons = fmt.Sprintf("tandem-gpu does not run here, or has a gpu.vendor other than %s", maker.Vendor)
 	}
-	return fmt.Sprintf("%s, and %s%s", awaited, NoGPUPlugin, reasons)
+	return fmt.Sprintf("%s, and %s%s", awaited, noGPUPlugin, reasons)
 }
 
 // unknownHolder is the holder of a device whose container is unknown.

@@ -48,8 +48,8 @@ func TestNotesAboutVFs(t *testing.T) {
 		status Status
 		want   string
 	}{
-		"none":            {Status{Resources: []Resource{gpus}}, NoVFPlugin + ": tandem-rdma does not run here"},
-		"no device":       {Status{Resources: []Resource{gpus, {Kind: "vf", Connected: true}}}, NoVFSelected},
+		"none":            {Status{Resources: []Resource{gpus}}, noVFPlugin + "tandem-rdma does not run here"},
+		"no device":       {Status{Resources: []Resource{gpus, {Kind: "vf", Connected: true}}}, "the config"},
 		"in mode DRA":     {Status{Mode: "dra", Resources: []Resource{gpus}}, "no VF is published"},
 		"DRA without any": {Status{Mode: "dra"}, "no VF is published"},
 		"some":            {Status{Resources: []Resource{gpus, {Kind: "vf", Devices: []Device{{}}}}}, ""},

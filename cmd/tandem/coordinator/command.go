@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -215,7 +214,7 @@ The command requires root.`,
 				}
 				return format.Write(cmd, known, func() []byte { return listDecisions(known.Decisions) })
 			}
-			if q.Namespace, q.Pod, err = SplitPod(args[0]); err != nil {
+			if err := q.SetPod(args[0]); err != nil {
 				return err
 			}
 			known, err := folders.Explain(cmd.Context(), q)
@@ -236,16 +235,4 @@ The command requires root.`,
 	folders.registerFlags(cmd.Flags())
 	format.Register(cmd)
 	return cmd
-}
-
-// SplitPod parses [NAMESPACE/]POD; the namespace may be "".
-func SplitPod(name string) (namespace, pod string, err error) {
-	namespace, pod, ok := strings.Cut(name, "/")
-	if !ok {
-		namespace, pod = "", name
-	}
-	if pod == "" || strings.Contains(pod, "/") {
-		return "", "", cli.NewUsageError("pod %q: want [NAMESPACE/]POD", name)
-	}
-	return namespace, pod, nil
 }

@@ -36,13 +36,13 @@ func TestAskKubelet(t *testing.T) {
 		gpu, vf *bool // registered
 	}{
 		"no folder": {func(*testing.T, string) {}, kubeletUnknown, nil, nil},
-		"no socket": {func(t *testing.T, socket string) { folder(t, socket) }, KubeletDown, nil, nil},
+		"no socket": {func(t *testing.T, socket string) { folder(t, socket) }, kubeletDown, nil, nil},
 		"dead": {func(t *testing.T, socket string) {
 			listener := listen(t, socket)
 			listener.SetUnlinkOnClose(false)
 			listener.Close()
-		}, KubeletDown, nil, nil},
-		"silent": {func(t *testing.T, socket string) { listen(t, socket) }, KubeletDown, nil, nil},
+		}, kubeletDown, nil, nil},
+		"silent": {func(t *testing.T, socket string) { listen(t, socket) }, kubeletDown, nil, nil},
 		"up":     {func(t *testing.T, socket string) { serve(t, socket, goesByGPUs{}) }, kubeletUp, &yes, &no},
 		"of before": {func(t *testing.T, socket string) {
 			serve(t, socket, podresources.UnimplementedPodResourcesListerServer{})

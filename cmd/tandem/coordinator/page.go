@@ -271,9 +271,9 @@ func (v *Viewer) explainOwner(ctx context.Context, owner string) (string, error)
 // machine has it.
 func (s Status) fillPicture(drawn *picture.Node) {
 	drawn.Summary = s.summaryParts()
-	if k := s.Kubelet; k != nil && k.State == KubeletDown {
+	if s.Kubelet.IsDown() {
 		drawn.Notes = append(drawn.Notes,
-			fmt.Sprintf("The kubelet is down: %s. Owners are those known last.", k.Why))
+			fmt.Sprintf("The kubelet is down: %s. Owners are those known last.", s.Kubelet.Why))
 	}
 	if text := s.Alignment.WhyUnenforced(); text != "" {
 		drawn.Notes = append(drawn.Notes, strings.ToUpper(text[:1])+text[1:]+".")

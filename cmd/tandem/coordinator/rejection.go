@@ -7,7 +7,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -44,6 +46,19 @@ func (q *PodQuestion) RegisterFlags(flags *pflag.FlagSet) {
 		"show only this container of the pod (default all containers)")
 	flags.BoolVar(&q.All, "all", false,
 		"also show the decisions for deleted pods of the same name, at the end")
+}
+
+// SetPod takes the pod from [NAMESPACE/]POD.
+func (q *PodQuestion) SetPod(name string) error {
+	namespace, pod, ok := strings.Cut(name, "/")
+	if !ok {
+		namespace, pod = "", name
+	}
+	if pod == "" || strings.Contains(pod, "/") {
+		return cli.NewUsageError("pod %q: want [NAMESPACE/]POD", name)
+	}
+	q.Namespace, q.Pod = namespace, pod
+	return nil
 }
 
 // Explain asks the kubelet whether it has rejected the pod, then the plugins for their decisions. Without an
@@ -141,13 +156,14 @@ type holder struct {
 // ExplainRejection compares a rejected pod with the status of its node, under the settings of the node's
 // kubelet, and with the decisions of the node's plugins.
 func ExplainRejection(
-	p *corev1.Pod, s *Status, decisions kubelet.Reading[[]Decision], manager Manager,
+	p *corev1.Pod, s *Status, decisions kubelet.Reading[[]Decision], settings kubelet.Reading[kubelet.Settings],
 ) Rejection {
-	n, containers := NewNode(s.Resources, manager.TopologyManager), intent.ContainersOf(p)
+	manager, assumed := rejectingManager(settings)
+	n, containers := NewNode(s.Resources, manager), intent.ContainersOf(p)
 	pod := n.modelContainers(containers)
 	r := Rejection{
 		Pod: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName,
-		Policy: string(manager.Rule.Policy), Scope: "container", Assumed: manager.Assumed,
+		Policy: string(manager.Rule.Policy), Scope: "container", Assumed: assumed,
 		FitsNow:   n.canAdmit(n.takenBut(), pod...),
 		FitsEmpty: n.canAdmit(n.model.NewSet(), pod...),
 	}
@@ -282,33 +298,41 @@ func (f Folders) askRejection(ctx context.Context, q PodQuestion) (*Rejection, e
 		}
 		status := NewStatus(answer)
 		decisions := kubelet.Read(f.askDecisions(ctx, PodQuestion{}))
-		manager := NewManager(machine.ReadSettings(cmp.Or(f.ProcRoot, "/proc"), f.KubeletDir))
-		r := ExplainRejection(pod, &status, decisions, manager)
+		r := ExplainRejection(pod, &status, decisions, kubelet.Read(f.readSettings()))
 		return &r, nil
 	}
 	return nil, nil
 }
 
-// Manager is the Topology Manager that has rejected a pod.
-type Manager struct {
-	model.TopologyManager
-	Assumed string // why policy and scope are those that Tandem requires; "" if these are the kubelet's
+// readSettings reads the settings of the kubelet: by its process, or without one by the usual file alone.
+func (f Folders) readSettings() (kubelet.Settings, error) {
+	p, err := machine.FindProcess(cmp.Or(f.ProcRoot, "/proc"))
+	if err != nil {
+		return kubelet.Settings{}, err
+	}
+	its, err := os.Stat(p.RootDir())
+	if folder, other := os.Stat(f.KubeletDir); err != nil || other != nil || !os.SameFile(its, folder) {
+		p = machine.Process{}
+	}
+	return kubelet.ReadSettings(p.Files(kubelet.ConfigFiles{}, f.KubeletDir), p.Flags)
 }
 
-// NewManager returns the Topology Manager by the settings of its kubelet, as a reader has returned these.
-func NewManager(known kubelet.Settings, err error) (m Manager) {
+// rejectingManager returns the Topology Manager that has rejected a pod, by the settings of its kubelet.
+// Assumed says why policy and scope are those that Tandem requires instead; "" if they are the kubelet's.
+func rejectingManager(settings kubelet.Reading[kubelet.Settings]) (m model.TopologyManager, assumed string) {
 	var read model.Kubelet
+	known, err := settings.Get()
 	if err == nil {
 		read, err = known.Model()
 	}
 	if err == nil {
-		m.TopologyManager, err = read.TopologyManager(nil)
+		m, err = read.TopologyManager(nil)
 	}
 	if p := m.Rule.Policy; err == nil && p != model.Restricted && p != model.SingleNUMANode {
 		err = fmt.Errorf("policy %s rejects no pod: a drop-in or a flag has another, or it has changed since", p)
 	}
 	if err != nil {
-		return Manager{model.TopologyManager{Rule: model.Documented(nil)}, err.Error()}
+		return model.TopologyManager{Rule: model.Documented(nil)}, err.Error()
 	}
-	return m
+	return m, ""
 }

@@ -25,7 +25,7 @@ func TestManyContainers(t *testing.T) {
 		owners["vf0"] = append(owners["vf0"], fmt.Sprint("team/", i))
 	}
 	none := kubelet.Read([]coordinator.Decision{}, nil)
-	r := coordinator.ExplainRejection(p, twoNodes(60, owners), none, manager(t, ""))
+	r := coordinator.ExplainRejection(p, twoNodes(60, owners), none, configured(t, ""))
 	if !r.FitsEmpty || r.FitsNow || !strings.HasPrefix(r.Next, "wait for free devices, ") {
 		t.Errorf("fits now: %v, the empty node: %v, next: %s", r.FitsNow, r.FitsEmpty, r.Next)
 	}

@@ -119,7 +119,7 @@ func TestText(t *testing.T) {
 	} {
 		c.pod.Status.StartTime = &metav1.Time{Time: at}
 		r := coordinator.ExplainRejection(c.pod, twoNodes(c.vfs, c.owners), kubelet.Read(since(c.since), c.unread),
-			manager(t, c.policy))
+			configured(t, c.policy))
 		golden.Check(t, "testdata/"+name+".txt",
 			fmt.Sprintf("%sfits now: %v, the empty node: %v\n", r.Text(), r.FitsNow, r.FitsEmpty))
 	}
@@ -130,8 +130,8 @@ func on(p *corev1.Pod, node string) *corev1.Pod {
 	return p
 }
 
-// manager returns the Topology Manager of a kubelet's configuration, restricted without another policy.
-func manager(t *testing.T, settings string) coordinator.Manager {
+// configured returns the settings of a kubelet's configuration, restricted without another policy.
+func configured(t *testing.T, settings string) kubelet.Reading[kubelet.Settings] {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), kubelet.ConfigFile)
 	content := "apiVersion: " + kubelet.ConfigVersion + "\nkind: " + kubelet.ConfigKind + "\n" + settings + "\n"
@@ -139,10 +139,10 @@ func manager(t *testing.T, settings string) coordinator.Manager {
 		content += "topologyManagerPolicy: restricted\n"
 	}
 	if settings == "unreadable" {
-		return coordinator.NewManager(kubelet.Settings{}, errors.New("no right to read"))
+		return kubelet.Read(kubelet.Settings{}, errors.New("no right to read"))
 	}
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return coordinator.NewManager(kubelet.ReadSettings(kubelet.ConfigFiles{Config: file}, nil))
+	return kubelet.Read(kubelet.ReadSettings(kubelet.ConfigFiles{Config: file}, nil))
 }

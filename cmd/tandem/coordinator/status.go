@@ -181,8 +181,8 @@ func (s Status) writeHead(w io.Writer) {
 				cli.Count(len(r.Devices), "device"))
 		}
 	}
-	if k := s.Kubelet; k != nil && k.State == KubeletDown {
-		fmt.Fprintf(w, "KUBELET DOWN: %s; owners are those known last\n", k.Why)
+	if s.Kubelet.IsDown() {
+		fmt.Fprintf(w, "KUBELET DOWN: %s; owners are those known last\n", s.Kubelet.Why)
 	}
 	if text := s.Alignment.WhyUnenforced(); text != "" {
 		fmt.Fprintln(w, "NOT ENFORCED", text)
@@ -275,10 +275,13 @@ type Kubelet struct {
 	Why   string `json:"why,omitempty"` // a sentence, where it is not up
 }
 
+// IsDown reports whether the kubelet does not answer; nil is an unknown one.
+func (k *Kubelet) IsDown() bool { return k != nil && k.State == kubeletDown }
+
 // The states of a kubelet.
 const (
 	kubeletUp      = "up"
-	KubeletDown    = "down"
+	kubeletDown    = "down"
 	kubeletUnknown = "unknown" // who asks does not see its socket
 )
 
@@ -298,7 +301,7 @@ func askKubelet(ctx context.Context, dir string) (kubelet.Devices, Kubelet) {
 	case err == nil:
 		return devices, Kubelet{State: kubeletUp}
 	case code == codes.Unavailable, code == codes.DeadlineExceeded:
-		return nil, Kubelet{KubeletDown, "it does not answer at " + socket}
+		return nil, Kubelet{kubeletDown, "it does not answer at " + socket}
 	default: // one that does not tell this
 		return nil, Kubelet{State: kubeletUp}
 	}
@@ -318,6 +321,6 @@ func reachSocket(ctx context.Context, socket string) Kubelet {
 	case errors.Is(err, fs.ErrNotExist) && folder != nil: // not in this container, maybe
 		return Kubelet{kubeletUnknown, "there is no folder " + filepath.Dir(socket)}
 	default:
-		return Kubelet{KubeletDown, "nobody listens at " + socket}
+		return Kubelet{kubeletDown, "nobody listens at " + socket}
 	}
 }

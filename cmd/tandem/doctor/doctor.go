@@ -33,7 +33,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -65,7 +64,7 @@ func Examine(n Node) Findings {
 	for _, one := range runChecks(&n, in, allChecks...) {
 		for _, list := range [][]string{one.Evidence, one.Fix} {
 			for i, text := range list {
-				list[i] = machine.OnNode(k.process.Root, text)
+				list[i] = k.process.OnNode(text)
 			}
 		}
 		found.Findings = append(found.Findings, one)

@@ -65,9 +65,7 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 			pod.Spec.InitContainers, pod.Spec.Containers = pod.Spec.Containers[:1], pod.Spec.Containers[1:]
 		}
 		explained := coordinator.ExplainRejection(pod, status, kubelet.Reading[[]coordinator.Decision]{},
-			coordinator.Manager{TopologyManager: model.TopologyManager{
-				Rule: model.Rule{Policy: model.Restricted}, ScopePod: c.scope == "pod",
-			}})
+			kubelet.Read(n.settings.Settings, nil))
 		var pods RefusedPods
 		pods.Add(pod)
 		n.Refused.Pods = RefusedPods{}

@@ -226,7 +226,7 @@ func (n *Node) DropIn(staticCPUs bool) (string, error) {
 			fmt.Fprintf(&b, "reservedSystemCPUs: \"%s\"\n", f.firstCPUs())
 		}
 	}
-	return machine.OnNode(f.process.Root, b.String()), nil
+	return f.process.OnNode(b.String()), nil
 }
 
 // earlier is the file that versions of Tandem before 0.1 wrote into the folder of drop-ins, and madeBy the
@@ -245,7 +245,7 @@ func (n *Node) remarkKubelet() string {
 			"settings are those of "+k.At.Config+" alone. On the node, as root, tandem doctor reads the flags as "+
 			"well.")
 	}
-	return machine.OnNode(k.process.Root, strings.Join(list, " "))
+	return k.process.OnNode(strings.Join(list, " "))
 }
 
 // earlierDropIn returns remarks about a file of settings that an earlier Tandem wrote, nil for none.

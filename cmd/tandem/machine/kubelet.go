@@ -24,12 +24,12 @@ type Process struct {
 	Age   time.Duration // time since the start; 0 if unknown
 }
 
-// OnNode returns a text with the node's paths in place of paths with the prefix of a process.
-func OnNode(root, text string) string {
-	if root == "" {
+// OnNode returns a text with the node's paths in place of those with the prefix of the process.
+func (p Process) OnNode(text string) string {
+	if p.Root == "" {
 		return text
 	}
-	return strings.ReplaceAll(text, root+"/", "/")
+	return strings.ReplaceAll(text, p.Root+"/", "/")
 }
 
 // FindProcess finds the kubelet in a /proc, "" for none. A process can choose its name and command line:
@@ -163,20 +163,6 @@ func (p Process) Files(given kubelet.ConfigFiles, kubeletDir string) kubelet.Con
 		files.Config, files.Guessed = filepath.Join(kubeletDir, kubelet.ConfigFile), true
 	}
 	return files
-}
-
-// ReadSettings reads the settings of the kubelet with a root folder: by its process, or without one by the
-// usual file alone.
-func ReadSettings(procRoot, kubeletDir string) (kubelet.Settings, error) {
-	p, err := FindProcess(procRoot)
-	if err != nil {
-		return kubelet.Settings{}, err
-	}
-	its, err := os.Stat(p.RootDir())
-	if folder, other := os.Stat(kubeletDir); err != nil || other != nil || !os.SameFile(its, folder) {
-		p = Process{}
-	}
-	return kubelet.ReadSettings(p.Files(kubelet.ConfigFiles{}, kubeletDir), p.Flags)
 }
 
 // slack is the precision of comparisons between the age of a process and the time of a file.
