@@ -4,14 +4,19 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination"
@@ -45,6 +50,15 @@ func AskStatus(ctx context.Context, runDir string) (*api.StatusResponse, error) 
 	return coordination.Status(ctx, runFolder(runDir))
 }
 
+// askStatus returns the status of the plugins alone.
+func (f Folders) askStatus(ctx context.Context) (Status, error) {
+	answer, err := AskStatus(ctx, f.RunDir)
+	if err != nil {
+		return Status{}, err
+	}
+	return NewStatus(answer), nil
+}
+
 func runFolder(runDir string) string {
 	if runDir != "" {
 		return runDir
@@ -52,44 +66,16 @@ func runFolder(runDir string) string {
 	return coordination.FindRunDir(kubelet.DefaultDir)
 }
 
-// askDecisions returns the decisions for a pod, all decisions for the empty question. The time limit is 5
-// seconds.
-func (f Folders) askDecisions(ctx context.Context, q PodQuestion) ([]Decision, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	answer, err := coordination.Explain(ctx, runFolder(f.RunDir), q.Namespace, q.Pod, q.Container)
-	if err != nil {
-		return nil, err
-	}
-	return newDecisions(answer), nil
-}
-
-// listPods returns the pods with known decisions as namespace/pod, sorted.
-func (f Folders) listPods(ctx context.Context) ([]string, error) {
-	decisions, err := f.askDecisions(ctx, PodQuestion{})
-	if err != nil {
-		return nil, err
-	}
-	var pods []string
-	for _, d := range decisions {
-		if names := strings.Split(d.Container, "/"); len(names) == 3 && names[0] != "" {
-			pods = insertSorted(pods, names[0]+"/"+names[1])
-		}
-	}
-	return pods, nil
-}
-
 // readStatus returns the status by the plugins and the kubelet, with a note for GPUs of the machine that no
 // plugin offers. Returns an error if no plugin answers; the status of a silent kubelet is part of the result.
 func (f Folders) readStatus(ctx context.Context, sysRoot string) (Status, error) {
-	answer, err := AskStatus(ctx, f.RunDir)
+	s, err := f.askStatus(ctx)
 	if err != nil {
 		if missing := DescribeUnoffered(os.DirFS(sysRoot), ""); missing != "" {
 			err = fmt.Errorf("%w; %s", err, missing)
 		}
-		return Status{}, err
+		return s, err
 	}
-	s := NewStatus(answer)
 	s.AskKubelet(ctx, f.KubeletDir)
 	s.noteMissing(os.DirFS(sysRoot))
 	return s, nil
@@ -116,6 +102,66 @@ func (s *Status) AskKubelet(ctx context.Context, dir string) {
 	}
 }
 
+// kubeletTimeout is how long to wait for the kubelet: it answers in milliseconds, and its limiter lets nobody
+// wait longer.
+const kubeletTimeout = time.Second
+
+// Kubelet is whether the kubelet answers.
+type Kubelet struct {
+	State string `json:"state"`         // one of the states of a kubelet
+	Why   string `json:"why,omitempty"` // a sentence, where it is not up
+}
+
+// IsDown reports whether the kubelet does not answer; nil is an unknown one.
+func (k *Kubelet) IsDown() bool { return k != nil && k.State == kubeletDown }
+
+// The states of a kubelet.
+const (
+	kubeletUp      = "up"
+	kubeletDown    = "down"
+	kubeletUnknown = "unknown" // who asks does not see its socket
+)
+
+// askKubelet asks which devices the kubelet has to give; nil where it does not tell.
+func askKubelet(ctx context.Context, dir string) (kubelet.Devices, Kubelet) {
+	socket := kubelet.PodResourcesSocket(dir)
+	if state := reachSocket(ctx, socket); state.State != kubeletUp {
+		return nil, state
+	}
+	pods, err := kubelet.NewPodResources(dir)
+	if err != nil {
+		return nil, Kubelet{kubeletUnknown, err.Error()}
+	}
+	defer pods.Close()
+	devices, err := pods.Allocatable(ctx)
+	switch code := status.Code(err); {
+	case err == nil:
+		return devices, Kubelet{State: kubeletUp}
+	case code == codes.Unavailable, code == codes.DeadlineExceeded:
+		return nil, Kubelet{kubeletDown, "it does not answer at " + socket}
+	default: // one that does not tell this
+		return nil, Kubelet{State: kubeletUp}
+	}
+}
+
+// reachSocket tells whether somebody listens at the kubelet's socket.
+func reachSocket(ctx context.Context, socket string) Kubelet {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if err == nil {
+		_ = conn.Close() // nothing was said
+		return Kubelet{State: kubeletUp}
+	}
+	_, folder := os.Stat(filepath.Dir(socket))
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return Kubelet{kubeletUnknown, "no right to ask at " + socket}
+	case errors.Is(err, fs.ErrNotExist) && folder != nil: // not in this container, maybe
+		return Kubelet{kubeletUnknown, "there is no folder " + filepath.Dir(socket)}
+	default:
+		return Kubelet{kubeletDown, "nobody listens at " + socket}
+	}
+}
+
 // noteMissing adds notes about kinds of devices that no plugin offers. In the mode of DRA the driver's own
 // notes have the reasons for unpublished GPUs.
 func (s *Status) noteMissing(sys fs.FS) {
@@ -125,7 +171,7 @@ func (s *Status) noteMissing(sys fs.FS) {
 		}
 	}
 	switch {
-	case slices.ContainsFunc(s.deviceRows(), func(r row) bool { return r.kind == device.VF }):
+	case slices.ContainsFunc(s.deviceRows(), func(r deviceRow) bool { return r.kind == device.VF }):
 	case s.isDRA():
 		s.Notes = append(s.Notes, "no VF is published: the configuration (config.json) selects no VF of this node")
 	case s.offersKind(device.VF):
@@ -182,6 +228,3 @@ func DescribeUnoffered(sys fs.FS, vendor string) string {
 	}
 	return fmt.Sprintf("%s, and %s%s", awaited, noGPUPlugin, reasons)
 }
-
-// unknownHolder is the holder of a device whose container is unknown.
-const unknownHolder = "?"

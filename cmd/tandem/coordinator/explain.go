@@ -16,32 +16,79 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// listDecisions is for people: a line for each decision.
-func listDecisions(decisions []Decision) []byte {
-	if len(decisions) == 0 {
-		return []byte("no decision is known: the kubelet has not asked yet\n")
-	}
-	var out cli.Text
-	out.Row("TIME", "CONTAINER", "RESOURCE", "DEVICES", "RESULT")
-	for _, d := range decisions {
-		out.Row(d.Time.Format(time.RFC3339), cmp.Or(d.Container, "?"), d.Resource, d.Size, d.describeResult())
-	}
-	return out.Bytes()
+// Decision is one question of the kubelet and what came of it.
+type Decision struct {
+	Time      time.Time `json:"time"`
+	Container string    `json:"container"` // namespace/pod/container
+	PodUID    string    `json:"podUID,omitempty"`
+	Resource  string    `json:"resource"`
+	// false: the kubelet had no choice, or was answered without the coordinator
+	Asked       bool                `json:"asked"`
+	Size        uint32              `json:"size"`
+	Available   uint32              `json:"available"`
+	MustInclude []string            `json:"mustInclude,omitempty"`
+	Known       string              `json:"known,omitempty"`   // who asks, and what told it
+	Chosen      []string            `json:"chosen,omitempty"`  // the answer
+	Planned     map[string][]string `json:"planned,omitempty"` // by resource, for the rest of the request
+	Pairs       []machine.Pair      `json:"pairs,omitempty"`
+	Reason      string              `json:"reason,omitempty"`
+	Switches    []switchState       `json:"switches,omitempty"`
+	Took        time.Duration       `json:"tookNanoseconds,omitempty"`
+	// in the order in which the container lists them
+	Allocated   []string   `json:"allocated,omitempty"`
+	AllocatedAt *time.Time `json:"allocatedAt,omitempty"`
+	Refusal     string     `json:"refusal,omitempty"`
+	Held        bool       `json:"held,omitempty"`       // the container has the devices still
+	EarlierPod  bool       `json:"earlierPod,omitempty"` // of a deleted pod of the same name
 }
 
-// describeResult is what came of a decision, in a few words.
-func (d Decision) describeResult() string {
-	switch {
-	case d.Refusal != "":
-		return "refused: " + d.Refusal
-	case d.AllocatedAt == nil:
-		return "taken by nobody"
-	case d.Reason != "":
-		return d.Reason
-	default:
-		return "the kubelet had no choice"
-	}
+// switchState is a switch at the time of a decision.
+type switchState struct {
+	Name      string `json:"name"`
+	FreeGPUs  uint32 `json:"freeGPUs"` // offered to the container: a free one of another NUMA node is not
+	FreeVFs   uint32 `json:"freeVFs"`
+	TakenGPUs uint32 `json:"takenGPUs"`
+	TakenVFs  uint32 `json:"takenVFs"`
+	Alone     string `json:"alone,omitempty"` // what this switch alone would have given
 }
+
+func newDecisions(answer *api.ExplainResponse) []Decision {
+	decisions := []Decision{}
+	for _, m := range answer.GetDecisions() {
+		d := Decision{
+			Time: time.Unix(0, m.GetTimeUnixNano()), Container: formatOwner(m.GetContainer()), PodUID: m.GetPodUid(),
+			Resource: m.GetResource(),
+			Asked:    m.GetAsked(), Size: m.GetSize(), Available: m.GetAvailable(), MustInclude: m.GetMustInclude(),
+			Known: m.GetKnown(), Chosen: m.GetChosen(), Reason: m.GetReason(), Took: time.Duration(m.GetTookNano()),
+			Allocated: m.GetAllocated(), Refusal: m.GetRefusal(), Held: m.GetHeld(),
+		}
+		for name, ids := range m.GetPlanned() {
+			if d.Planned == nil {
+				d.Planned = map[string][]string{}
+			}
+			d.Planned[name] = ids.GetIds()
+		}
+		for _, p := range m.GetPairs() {
+			pair := machine.Pair{GPU: p.GetGpu(), VF: p.GetVf(), Distance: topology.UNK}
+			_ = pair.Distance.UnmarshalText([]byte(p.GetDistance())) // a level of a later version stays unknown
+			d.Pairs = append(d.Pairs, pair)
+		}
+		for _, o := range m.GetOptions() {
+			d.Switches = append(d.Switches, switchState{
+				o.GetSwitch(), o.GetFreeGpus(), o.GetFreeVfs(), o.GetTakenGpus(), o.GetTakenVfs(), o.GetResult(),
+			})
+		}
+		if at := m.GetAllocatedUnixNano(); at != 0 {
+			allocated := time.Unix(0, at)
+			d.AllocatedAt = &allocated
+		}
+		decisions = append(decisions, d)
+	}
+	return decisions
+}
+
+// isOfClaim reports whether the scheduler made the decision, for a ResourceClaim.
+func (d Decision) isOfClaim() bool { return !d.Asked && d.Known != "" }
 
 // explainDecisions is for people: first the verdict on each container of the present pod, with the reasons
 // and the next step if its pairs are or would be apart, by the present status (nil if unknown). Then the
@@ -73,6 +120,37 @@ func explainDecisions(decisions []Decision, now *Status, all bool) []byte {
 			cli.Count(len(earlier), "more decision"))
 	}
 	return out.Bytes()
+}
+
+// verdictOf returns the result of a container in a few words: of its last decision with a reason.
+func verdictOf(container string, decisions []Decision) string {
+	verdict := ""
+	for _, d := range slices.Backward(decisions) {
+		if d.Container != container {
+			continue
+		}
+		if verdict == "" || d.Reason != "" {
+			verdict = d.describeResult()
+		}
+		if d.Refusal != "" || d.Reason != "" {
+			break
+		}
+	}
+	return verdict
+}
+
+// describeResult is what came of a decision, in a few words.
+func (d Decision) describeResult() string {
+	switch {
+	case d.Refusal != "":
+		return "refused: " + d.Refusal
+	case d.AllocatedAt == nil:
+		return "taken by nobody"
+	case d.Reason != "":
+		return d.Reason
+	default:
+		return "the kubelet had no choice"
+	}
 }
 
 func (d Decision) printTo(out *cli.Text, number int) {
@@ -141,6 +219,19 @@ func (d Decision) offeredOn(s switchState) string {
 	return strings.Join(parts, " and ") + " offered"
 }
 
+// listDecisions is for people: a line for each decision.
+func listDecisions(decisions []Decision) []byte {
+	if len(decisions) == 0 {
+		return []byte("no decision is known: the kubelet has not asked yet\n")
+	}
+	var out cli.Text
+	out.Row("TIME", "CONTAINER", "RESOURCE", "DEVICES", "RESULT")
+	for _, d := range decisions {
+		out.Row(d.Time.Format(time.RFC3339), cmp.Or(d.Container, "?"), d.Resource, d.Size, d.describeResult())
+	}
+	return out.Bytes()
+}
+
 // presentPod identifies the pod that has a name now.
 type presentPod struct {
 	UID     string    // "" if unknown
@@ -206,9 +297,6 @@ func (d Decision) isBefore(created time.Time) bool {
 	return !created.IsZero() && !d.isOfClaim() && d.Time.Before(created.Add(-skew))
 }
 
-// isOfClaim reports whether the scheduler made the decision, for a ResourceClaim.
-func (d Decision) isOfClaim() bool { return !d.Asked && d.Known != "" }
-
 // splitEarlier returns the decisions of the present pod and those of earlier pods.
 func splitEarlier(decisions []Decision) (present, earlier []Decision) {
 	for _, d := range decisions {
@@ -219,92 +307,4 @@ func splitEarlier(decisions []Decision) (present, earlier []Decision) {
 		}
 	}
 	return present, earlier
-}
-
-// verdictOf returns the result of a container in a few words: of its last decision with a reason.
-func verdictOf(container string, decisions []Decision) string {
-	verdict := ""
-	for _, d := range slices.Backward(decisions) {
-		if d.Container != container {
-			continue
-		}
-		if verdict == "" || d.Reason != "" {
-			verdict = d.describeResult()
-		}
-		if d.Refusal != "" || d.Reason != "" {
-			break
-		}
-	}
-	return verdict
-}
-
-// Decision is one question of the kubelet and what came of it.
-type Decision struct {
-	Time      time.Time `json:"time"`
-	Container string    `json:"container"` // namespace/pod/container
-	PodUID    string    `json:"podUID,omitempty"`
-	Resource  string    `json:"resource"`
-	// false: the kubelet had no choice, or was answered without the coordinator
-	Asked       bool                `json:"asked"`
-	Size        uint32              `json:"size"`
-	Available   uint32              `json:"available"`
-	MustInclude []string            `json:"mustInclude,omitempty"`
-	Known       string              `json:"known,omitempty"`   // who asks, and what told it
-	Chosen      []string            `json:"chosen,omitempty"`  // the answer
-	Planned     map[string][]string `json:"planned,omitempty"` // by resource, for the rest of the request
-	Pairs       []machine.Pair      `json:"pairs,omitempty"`
-	Reason      string              `json:"reason,omitempty"`
-	Switches    []switchState       `json:"switches,omitempty"`
-	Took        time.Duration       `json:"tookNanoseconds,omitempty"`
-	// in the order in which the container lists them
-	Allocated   []string   `json:"allocated,omitempty"`
-	AllocatedAt *time.Time `json:"allocatedAt,omitempty"`
-	Refusal     string     `json:"refusal,omitempty"`
-	Held        bool       `json:"held,omitempty"`       // the container has the devices still
-	EarlierPod  bool       `json:"earlierPod,omitempty"` // of a deleted pod of the same name
-}
-
-// switchState is a switch at the time of a decision.
-type switchState struct {
-	Name      string `json:"name"`
-	FreeGPUs  uint32 `json:"freeGPUs"` // offered to the container: a free one of another NUMA node is not
-	FreeVFs   uint32 `json:"freeVFs"`
-	TakenGPUs uint32 `json:"takenGPUs"`
-	TakenVFs  uint32 `json:"takenVFs"`
-	Alone     string `json:"alone,omitempty"` // what this switch alone would have given
-}
-
-func newDecisions(answer *api.ExplainResponse) []Decision {
-	decisions := []Decision{}
-	for _, m := range answer.GetDecisions() {
-		d := Decision{
-			Time: time.Unix(0, m.GetTimeUnixNano()), Container: ownerText(m.GetContainer()), PodUID: m.GetPodUid(),
-			Resource: m.GetResource(),
-			Asked:    m.GetAsked(), Size: m.GetSize(), Available: m.GetAvailable(), MustInclude: m.GetMustInclude(),
-			Known: m.GetKnown(), Chosen: m.GetChosen(), Reason: m.GetReason(), Took: time.Duration(m.GetTookNano()),
-			Allocated: m.GetAllocated(), Refusal: m.GetRefusal(), Held: m.GetHeld(),
-		}
-		for name, ids := range m.GetPlanned() {
-			if d.Planned == nil {
-				d.Planned = map[string][]string{}
-			}
-			d.Planned[name] = ids.GetIds()
-		}
-		for _, p := range m.GetPairs() {
-			pair := machine.Pair{GPU: p.GetGpu(), VF: p.GetVf(), Distance: topology.UNK}
-			_ = pair.Distance.UnmarshalText([]byte(p.GetDistance())) // a level of a later version stays unknown
-			d.Pairs = append(d.Pairs, pair)
-		}
-		for _, o := range m.GetOptions() {
-			d.Switches = append(d.Switches, switchState{
-				o.GetSwitch(), o.GetFreeGpus(), o.GetFreeVfs(), o.GetTakenGpus(), o.GetTakenVfs(), o.GetResult(),
-			})
-		}
-		if at := m.GetAllocatedUnixNano(); at != 0 {
-			allocated := time.Unix(0, at)
-			d.AllocatedAt = &allocated
-		}
-		decisions = append(decisions, d)
-	}
-	return decisions
 }

@@ -38,13 +38,19 @@ func containersOf(decisions []Decision) []string {
 // without a VF the switch, the NUMA node and the owners of the VFs there; and one next step. Writes nothing
 // and returns false for other containers.
 func (s Status) writeReasons(out *cli.Text, container string, decisions []Decision) bool {
-	gpus, vfs := s.heldDevices(container)
+	isHeld := func(d Device) bool { return d.Owner == container }
+	gpus, vfs := s.devicesOf(device.GPU, isHeld), s.devicesOf(device.VF, isHeld)
 	verb := "is degraded"
 	without, wanted := gpusWithoutVF(gpus, vfs), len(vfs)/max(len(gpus), 1)
-	if refused := lastRefusal(container, decisions); refused != nil {
+	if wasRefused(container, decisions) {
 		pairs := lastPairs(container, decisions)
+		isFar := func(d Device) bool {
+			return slices.ContainsFunc(pairs, func(p machine.Pair) bool {
+				return p.GPU == d.ID && !p.Distance.Direct()
+			})
+		}
 		verb, vfs = "was refused", nil
-		without, wanted = s.gpusNamed(farGPUs(pairs)), wantedVFs(pairs)
+		without, wanted = s.devicesOf(device.GPU, isFar), wantedVFs(pairs)
 	}
 	if len(without) == 0 {
 		return false
@@ -90,20 +96,16 @@ func nextStep(container string, list []apart, wanted int) string {
 	return fmt.Sprintf("VFs are free on these switches now: create %s again", podOf(container))
 }
 
-// heldDevices returns the devices of a container.
-func (s Status) heldDevices(container string) (gpus, vfs []Device) {
+// devicesOf returns the devices of a kind that fit.
+func (s Status) devicesOf(kind device.Kind, fits func(Device) bool) (list []Device) {
 	for _, r := range s.Resources {
 		for _, d := range r.Devices {
-			switch {
-			case d.Owner != container:
-			case r.Kind == string(device.GPU):
-				gpus = append(gpus, d)
-			default:
-				vfs = append(vfs, d)
+			if r.Kind == string(kind) && fits(d) {
+				list = append(list, d)
 			}
 		}
 	}
-	return gpus, vfs
+	return list
 }
 
 // gpusWithoutVF returns the GPUs of a container with too few VFs of the container on their switches. A
@@ -133,17 +135,14 @@ func farVFs(gpus, vfs []Device) []Device {
 	})
 }
 
-// lastRefusal returns the newest decision for a container if a refusal, else nil.
-func lastRefusal(container string, decisions []Decision) *Decision {
+// wasRefused reports whether the newest decision for a container is a refusal.
+func wasRefused(container string, decisions []Decision) bool {
 	for _, d := range slices.Backward(decisions) {
 		if d.Container == container {
-			if d.Refusal != "" {
-				return &d
-			}
-			return nil
+			return d.Refusal != ""
 		}
 	}
-	return nil
+	return false
 }
 
 // lastPairs returns the pairs of the last choice for a container.
@@ -154,16 +153,6 @@ func lastPairs(container string, decisions []Decision) []machine.Pair {
 		}
 	}
 	return nil
-}
-
-// farGPUs returns the GPUs of the pairs that are not on one switch.
-func farGPUs(pairs []machine.Pair) (ids []string) {
-	for _, p := range pairs {
-		if !p.Distance.Direct() {
-			ids = append(ids, p.GPU)
-		}
-	}
-	return ids
 }
 
 // wantedVFs returns the greatest number of VFs with which a GPU pairs; 0 if GPUs share a VF.
@@ -177,19 +166,6 @@ func wantedVFs(pairs []machine.Pair) int {
 		return 0
 	}
 	return slices.Max(append(slices.Collect(maps.Values(ofGPU)), 0))
-}
-
-// gpusNamed returns the GPUs with these IDs.
-func (s Status) gpusNamed(ids []string) []Device {
-	var found []Device
-	for _, r := range s.Resources {
-		for _, d := range r.Devices {
-			if r.Kind == string(device.GPU) && slices.Contains(ids, d.ID) {
-				found = append(found, d)
-			}
-		}
-	}
-	return found
 }
 
 // vfsAround returns the VFs on the switch of a GPU, without the VFs of the GPU's container.

@@ -3,94 +3,19 @@
 package coordinator
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-// PodExplanation is the explanation of a pod, as -o json prints it: the decisions of the plugins or, for a
-// pod that the kubelet's Topology Manager has rejected, the comparison with the node.
-type PodExplanation struct {
-	Version   cli.V1     `json:"version"`
-	Decisions []Decision `json:"decisions"` // in the order in which the kubelet came
-	Rejection *Rejection `json:"rejection,omitempty"`
-}
-
-// PodQuestion asks for the explanation of a pod.
-type PodQuestion struct {
-	Namespace, Pod string // the namespace may be "", for any
-	Container      string // "" for all of the pod
-	Present        presentPod
-	All            bool // with the decisions for deleted pods of the name
-}
-
-// RegisterFlags adds the flags that narrow or widen the explanation.
-func (q *PodQuestion) RegisterFlags(flags *pflag.FlagSet) {
-	flags.StringVarP(&q.Container, "container", "c", "",
-		"show only this container of the pod (default all containers)")
-	flags.BoolVar(&q.All, "all", false,
-		"also show the decisions for deleted pods of the same name, at the end")
-}
-
-// SetPod takes the pod from [NAMESPACE/]POD.
-func (q *PodQuestion) SetPod(name string) error {
-	namespace, pod, ok := strings.Cut(name, "/")
-	if !ok {
-		namespace, pod = "", name
-	}
-	if pod == "" || strings.Contains(pod, "/") {
-		return cli.NewUsageError("pod %q: want [NAMESPACE/]POD", name)
-	}
-	q.Namespace, q.Pod = namespace, pod
-	return nil
-}
-
-// Explain asks the kubelet whether it has rejected the pod, then the plugins for their decisions. Without an
-// answer of the plugins the error also has the reason why a rejection is unknown.
-func (f Folders) Explain(ctx context.Context, q PodQuestion) (known PodExplanation, err error) {
-	known.Decisions = []Decision{}
-	rejection, unknown := f.askRejection(ctx, q)
-	if rejection != nil {
-		known.Rejection = rejection
-		return known, nil
-	}
-	known.Decisions, err = f.askDecisions(ctx, q)
-	if err != nil && unknown != nil {
-		err = fmt.Errorf("%w; %w", err, unknown)
-	}
-	markEarlier(known.Decisions, q.Present)
-	return known, err
-}
-
-// formatText returns the explanation for people, by the present status of the plugins, with the
-// decisions for deleted pods if all are asked for.
-func (f Folders) formatText(ctx context.Context, known PodExplanation, all bool) []byte {
-	if known.Rejection != nil {
-		return known.Rejection.Text()
-	}
-	var now *Status
-	if answer, err := AskStatus(ctx, f.RunDir); err == nil {
-		s := NewStatus(answer)
-		now = &s
-	}
-	return explainDecisions(known.Decisions, now, all)
-}
 
 // Rejection explains a pod that the kubelet's Topology Manager has rejected. The kubelet calls no device
 // plugin for such a pod, and nobody records what was free at that moment. The explanation therefore compares
@@ -187,6 +112,26 @@ func ExplainRejection(
 	return r
 }
 
+// rejectingManager returns the Topology Manager that has rejected a pod, by the settings of its kubelet.
+// Assumed says why policy and scope are those that Tandem requires instead; "" if they are the kubelet's.
+func rejectingManager(settings kubelet.Reading[kubelet.Settings]) (m model.TopologyManager, assumed string) {
+	var read model.Kubelet
+	known, err := settings.Get()
+	if err == nil {
+		read, err = known.Model()
+	}
+	if err == nil {
+		m, err = read.TopologyManager(nil)
+	}
+	if p := m.Rule.Policy; err == nil && p != model.Restricted && p != model.SingleNUMANode {
+		err = fmt.Errorf("policy %s rejects no pod: a drop-in or a flag has another, or it has changed since", p)
+	}
+	if err != nil {
+		return model.TopologyManager{Rule: model.Documented(nil)}, err.Error()
+	}
+	return m, ""
+}
+
 // firstAllocations returns the time of the first allocation of each pod that holds devices.
 func firstAllocations(decisions []Decision) map[string]time.Time {
 	since := map[string]time.Time{}
@@ -267,72 +212,4 @@ func (n *Node) numaNodes(requests model.Requests) model.Mask {
 	a := n.newAdmission(n.model.NewSet(), nil)
 	best, _ := a.Merge(0, requests)
 	return best.Nodes
-}
-
-// RejectedPods returns the pods of a kubelet that its Topology Manager has rejected and nobody has deleted.
-// The caller needs root's rights alone.
-func RejectedPods(ctx context.Context, kubeletDir string) (rejected []*corev1.Pod, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	err = kubelet.ListPods(ctx, kubeletDir, func(pod *corev1.Pod) {
-		if intent.IsRejected(pod) {
-			rejected = append(rejected, pod.DeepCopy())
-		}
-	})
-	return rejected, err
-}
-
-// askRejection explains the rejected pod; nil if the kubelet lists no rejected pod of the name.
-func (f Folders) askRejection(ctx context.Context, q PodQuestion) (*Rejection, error) {
-	pods, err := RejectedPods(ctx, f.KubeletDir)
-	if err != nil {
-		return nil, fmt.Errorf("find rejected pods: %w", err)
-	}
-	for _, pod := range pods {
-		if pod.Name != q.Pod || q.Namespace != "" && pod.Namespace != q.Namespace {
-			continue
-		}
-		answer, err := AskStatus(ctx, f.RunDir)
-		if err != nil {
-			return nil, fmt.Errorf("compare rejected pod %s/%s with the node: %w", pod.Namespace, pod.Name, err)
-		}
-		status := NewStatus(answer)
-		decisions := kubelet.Read(f.askDecisions(ctx, PodQuestion{}))
-		r := ExplainRejection(pod, &status, decisions, kubelet.Read(f.readSettings()))
-		return &r, nil
-	}
-	return nil, nil
-}
-
-// readSettings reads the settings of the kubelet: by its process, or without one by the usual file alone.
-func (f Folders) readSettings() (kubelet.Settings, error) {
-	p, err := machine.FindProcess(cmp.Or(f.ProcRoot, "/proc"))
-	if err != nil {
-		return kubelet.Settings{}, err
-	}
-	its, err := os.Stat(p.RootDir())
-	if folder, other := os.Stat(f.KubeletDir); err != nil || other != nil || !os.SameFile(its, folder) {
-		p = machine.Process{}
-	}
-	return kubelet.ReadSettings(p.Files(kubelet.ConfigFiles{}, f.KubeletDir), p.Flags)
-}
-
-// rejectingManager returns the Topology Manager that has rejected a pod, by the settings of its kubelet.
-// Assumed says why policy and scope are those that Tandem requires instead; "" if they are the kubelet's.
-func rejectingManager(settings kubelet.Reading[kubelet.Settings]) (m model.TopologyManager, assumed string) {
-	var read model.Kubelet
-	known, err := settings.Get()
-	if err == nil {
-		read, err = known.Model()
-	}
-	if err == nil {
-		m, err = read.TopologyManager(nil)
-	}
-	if p := m.Rule.Policy; err == nil && p != model.Restricted && p != model.SingleNUMANode {
-		err = fmt.Errorf("policy %s rejects no pod: a drop-in or a flag has another, or it has changed since", p)
-	}
-	if err != nil {
-		return model.TopologyManager{Rule: model.Documented(nil)}, err.Error()
-	}
-	return m, ""
 }

@@ -6,28 +6,17 @@ package coordinator
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"maps"
-	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Status is the coordinator's status, as printed by -o json.
@@ -66,6 +55,28 @@ type Resource struct {
 	Devices   []Device `json:"devices"`
 	// whether the kubelet knows the devices of the resource; nil if unknown
 	Registered *bool `json:"registered,omitempty"`
+}
+
+// Device is a GPU or VF with its state and its owner.
+type Device struct {
+	ID      string            `json:"id"`
+	Address string            `json:"address"`
+	Switch  string            `json:"switch"`
+	NUMA    topology.NUMANode `json:"numa"` // the NUMA node in the plugin's TopologyInfo
+	State   picture.State     `json:"state"`
+	Health  string            `json:"health,omitempty"` // "failed", or "degraded": chosen last; absent from a good device
+	Reason  string            `json:"reason,omitempty"` // for the health
+	Owner   string            `json:"owner,omitempty"`  // namespace/pod/container, if known
+	// the ended container that had the device; the kubelet frees the device at its next allocation
+	Ended string `json:"ended,omitempty"`
+}
+
+// alignmentPolicy is the policy for containers with pairs that are not on one switch.
+type alignmentPolicy struct {
+	Policy      string `json:"policy"`           // of pods without annotation: "preferred" or "required"
+	Annotations bool   `json:"annotations"`      // tandem.dev/alignment of pods is enforced
+	Source      string `json:"source,omitempty"` // of the annotations
+	Why         string `json:"why,omitempty"`    // annotations are not enforced
 }
 
 // NewStatus returns the status of an answer.
@@ -107,39 +118,38 @@ func NewStatus(answer *api.StatusResponse) Status {
 	return s
 }
 
-// isDRA reports whether the node is in mode DRA.
-func (s Status) isDRA() bool { return s.Mode == string(coordination.DRA) }
+func newDevice(d *api.DeviceStatus, inPlan bool) Device {
+	one := Device{
+		ID: d.GetDevice().GetId(), Address: d.GetDevice().GetAddress(), Switch: d.GetSwitch(),
+		NUMA: device.NUMANode(d.GetDevice()), State: picture.Free, Owner: formatOwner(d.GetOwner()),
+		Ended: formatOwner(d.GetEnded()), Health: device.Health(d.GetDevice()), Reason: d.GetDevice().GetReason(),
+	}
+	switch {
+	case d.GetAllocated() && !d.GetDevice().GetHealthy():
+		one.State = picture.AllocatedUnhealthy
+	case d.GetAllocated():
+		one.State = picture.Allocated
+	case !d.GetDevice().GetHealthy():
+		one.State = picture.Unhealthy
+	case inPlan:
+		one.State = picture.Planned
+	case d.GetStranded():
+		one.State = picture.Stranded
+	}
+	return one
+}
+
+func formatOwner(o *api.Owner) string {
+	if o == nil {
+		return ""
+	}
+	if o.GetNamespace() == "" {
+		return o.GetPod() + "/" + o.GetContainer() // of which no more is known
+	}
+	return o.GetNamespace() + "/" + o.GetPod() + "/" + o.GetContainer()
+}
 
 func protocolText(major, minor uint32) string { return fmt.Sprintf("%d.%d", major, minor) }
-
-// deviceRows returns the devices of all resources by switch, in the order of the resources.
-func (s Status) deviceRows() []row {
-	var rows []row
-	for _, r := range s.Resources {
-		for _, d := range r.Devices {
-			rows = append(rows, row{d, r.Name, device.Kind(r.Kind), !r.Connected})
-		}
-	}
-	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.Switch, b.Switch) })
-	return rows
-}
-
-// ListDevices returns all devices of the plugins.
-func (s Status) ListDevices() string {
-	var all strings.Builder
-	for _, row := range s.deviceRows() {
-		fmt.Fprintln(&all, row.resource, row.ID, row.Address)
-	}
-	return all.String()
-}
-
-// alignmentPolicy is the policy for containers with pairs that are not on one switch.
-type alignmentPolicy struct {
-	Policy      string `json:"policy"`           // of pods without annotation: "preferred" or "required"
-	Annotations bool   `json:"annotations"`      // tandem.dev/alignment of pods is enforced
-	Source      string `json:"source,omitempty"` // of the annotations
-	Why         string `json:"why,omitempty"`    // annotations are not enforced
-}
 
 func alignmentOf(answer *api.StatusResponse) *alignmentPolicy {
 	a := answer.GetAlignment()
@@ -157,170 +167,55 @@ func (a *alignmentPolicy) WhyUnenforced() string {
 	return fmt.Sprintf("annotation %s of pods is not enforced on this node: %s", intent.AlignmentKey, a.Why)
 }
 
-// writeHead is a line of totals, then the plugins, then what is not as it should be.
-func (s Status) writeHead(w io.Writer) {
-	parts := s.summaryParts()
-	fmt.Fprintf(w, "%s; %s\n", strings.Join(parts[:len(parts)-1], ", "), parts[len(parts)-1])
-	for _, p := range s.Plugins {
-		pid := "in another PID namespace"
-		if p.PID != 0 {
-			pid = fmt.Sprint("PID ", p.PID)
-		}
-		version := cmp.Or(p.Version, "version ?")
-		if s.isDRA() {
-			fmt.Fprintf(w, "mode dra: the scheduler allocates; driver %s, %s, protocol %s: %s\n", pid, version,
-				p.Protocol, strings.Join(p.Resources, ", "))
-			continue
-		}
-		fmt.Fprintf(w, "plugin %s, %s, %s, protocol %s: %s\n", pid, p.Role, version, p.Protocol,
-			s.listRegistrations(p.Resources))
+// isDRA reports whether the node is in mode DRA.
+func (s Status) isDRA() bool { return s.Mode == string(coordination.DRA) }
+
+// IsHealthy reports whether the plugin of the device reports the device as healthy.
+func (d Device) IsHealthy() bool {
+	return d.State != picture.Unhealthy && d.State != picture.AllocatedUnhealthy
+}
+
+// Holder returns the container that has the device, [unknownHolder] or "" for none.
+func (d Device) Holder() string {
+	if d.State != picture.Allocated && d.State != picture.AllocatedUnhealthy {
+		return ""
 	}
+	return cmp.Or(d.Owner, unknownHolder)
+}
+
+// unknownHolder is the holder of a device whose container is unknown.
+const unknownHolder = "?"
+
+// deviceRow is a device with what is to be known of its resource.
+type deviceRow struct {
+	Device
+	resource string
+	kind     device.Kind
+	stale    bool // its plugin is away: it is as it was known last
+}
+
+// isFree reports whether a container can get it now.
+func (r deviceRow) isFree() bool {
+	return !r.stale && (r.State == picture.Free || r.State == picture.Stranded)
+}
+
+// deviceRows returns the devices of all resources by switch, in the order of the resources.
+func (s Status) deviceRows() []deviceRow {
+	var rows []deviceRow
 	for _, r := range s.Resources {
-		if !r.Connected {
-			fmt.Fprintf(w, "STALE %s: its plugin is away; %s as they were known last\n", r.Name,
-				cli.Count(len(r.Devices), "device"))
+		for _, d := range r.Devices {
+			rows = append(rows, deviceRow{d, r.Name, device.Kind(r.Kind), !r.Connected})
 		}
 	}
-	if s.Kubelet.IsDown() {
-		fmt.Fprintf(w, "KUBELET DOWN: %s; owners are those known last\n", s.Kubelet.Why)
-	}
-	if text := s.Alignment.WhyUnenforced(); text != "" {
-		fmt.Fprintln(w, "NOT ENFORCED", text)
-	}
-	for _, note := range s.Notes {
-		fmt.Fprintln(w, "NOTE", note)
-	}
-	for _, d := range s.Degraded {
-		fmt.Fprintln(w, "DEGRADED", d)
-	}
-	for _, text := range s.ListUnsound() {
-		fmt.Fprintln(w, "HEALTH", text)
-	}
+	slices.SortStableFunc(rows, func(a, b deviceRow) int { return cmp.Compare(a.Switch, b.Switch) })
+	return rows
 }
 
-// summaryParts is the totals, then the kubelet.
-func (s Status) summaryParts() []string {
-	t, state := s.Totals, "?"
-	if s.Kubelet != nil && s.Kubelet.State != kubeletUnknown {
-		state = s.Kubelet.State
-	}
-	return []string{
-		fmt.Sprintf("GPUs free %s", t.GPUs), fmt.Sprintf("VFs free %s", t.VFs),
-		fmt.Sprintf("same-switch pairs left %d", t.Pairs), fmt.Sprintf("degraded containers %d", len(s.Degraded)),
-		"kubelet " + state,
-	}
-}
-
-// listRegistrations says of each resource whether the kubelet goes by it.
-func (s Status) listRegistrations(resources []string) string {
-	said := map[string]string{}
-	for _, r := range s.Resources {
-		switch {
-		case r.Registered == nil:
-			said[r.Name] = "registered ?"
-		case *r.Registered:
-			said[r.Name] = "registered"
-		default:
-			said[r.Name] = "NOT REGISTERED"
-		}
-	}
-	var list []string
-	for _, name := range resources {
-		list = append(list, name+" "+cmp.Or(said[name], "registered ?"))
-	}
-	return strings.Join(list, ", ")
-}
-
-// unsound is a group of devices that are failed or degraded for one reason.
-type unsound struct{ health, reason, resource string }
-
-// ListUnsound returns a text for each group of failed and degraded devices, failed ones first.
-func (s Status) ListUnsound() (list []string) {
-	groups := map[unsound][]string{}
+// ListDevices returns all devices of the plugins.
+func (s Status) ListDevices() string {
+	var all strings.Builder
 	for _, r := range s.deviceRows() {
-		if r.Health != "" {
-			of := unsound{r.Health, r.Reason, r.resource}
-			groups[of] = append(groups[of], r.ID)
-		}
+		fmt.Fprintln(&all, r.resource, r.ID, r.Address)
 	}
-	for _, of := range slices.SortedFunc(maps.Keys(groups), func(a, b unsound) int {
-		return cmp.Or(cmp.Compare(b.health, a.health), cmp.Compare(a.resource, b.resource),
-			cmp.Compare(a.reason, b.reason))
-	}) {
-		ids := groups[of]
-		slices.Sort(ids)
-		list = append(list, fmt.Sprintf("%s of %s %s: %s: %s", cli.Count(len(ids), "device"), of.resource,
-			of.health, of.reason, shortList(ids)))
-	}
-	return list
-}
-
-// shortList names the first IDs of a list.
-func shortList(ids []string) string {
-	const few = 4
-	text := strings.Join(ids[:min(few, len(ids))], " ")
-	if more := len(ids) - few; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// kubeletTimeout is how long to wait for the kubelet: it answers in milliseconds, and its limiter lets nobody
-// wait longer.
-const kubeletTimeout = time.Second
-
-// Kubelet is whether the kubelet answers.
-type Kubelet struct {
-	State string `json:"state"`         // one of the states of a kubelet
-	Why   string `json:"why,omitempty"` // a sentence, where it is not up
-}
-
-// IsDown reports whether the kubelet does not answer; nil is an unknown one.
-func (k *Kubelet) IsDown() bool { return k != nil && k.State == kubeletDown }
-
-// The states of a kubelet.
-const (
-	kubeletUp      = "up"
-	kubeletDown    = "down"
-	kubeletUnknown = "unknown" // who asks does not see its socket
-)
-
-// askKubelet asks which devices the kubelet has to give; nil where it does not tell.
-func askKubelet(ctx context.Context, dir string) (kubelet.Devices, Kubelet) {
-	socket := kubelet.PodResourcesSocket(dir)
-	if state := reachSocket(ctx, socket); state.State != kubeletUp {
-		return nil, state
-	}
-	pods, err := kubelet.NewPodResources(dir)
-	if err != nil {
-		return nil, Kubelet{kubeletUnknown, err.Error()}
-	}
-	defer pods.Close()
-	devices, err := pods.Allocatable(ctx)
-	switch code := status.Code(err); {
-	case err == nil:
-		return devices, Kubelet{State: kubeletUp}
-	case code == codes.Unavailable, code == codes.DeadlineExceeded:
-		return nil, Kubelet{kubeletDown, "it does not answer at " + socket}
-	default: // one that does not tell this
-		return nil, Kubelet{State: kubeletUp}
-	}
-}
-
-// reachSocket tells whether somebody listens at the kubelet's socket.
-func reachSocket(ctx context.Context, socket string) Kubelet {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-	if err == nil {
-		_ = conn.Close() // nothing was said
-		return Kubelet{State: kubeletUp}
-	}
-	_, folder := os.Stat(filepath.Dir(socket))
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return Kubelet{kubeletUnknown, "no right to ask at " + socket}
-	case errors.Is(err, fs.ErrNotExist) && folder != nil: // not in this container, maybe
-		return Kubelet{kubeletUnknown, "there is no folder " + filepath.Dir(socket)}
-	default:
-		return Kubelet{kubeletDown, "nobody listens at " + socket}
-	}
+	return all.String()
 }

@@ -5,13 +5,13 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
-	"github.com/tandem-k8s/tandem/coordination/admission"
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -36,8 +36,8 @@ func (s Status) WideTable() []byte {
 	var out cli.Text
 	s.writeHead(&out)
 	rows := s.deviceRows()
-	addresses := slices.ContainsFunc(rows, row.addressApart)
-	line := func(name, numa, resource, id, address, state, owner string) {
+	addresses := slices.ContainsFunc(rows, deviceRow.addressApart)
+	write := func(name, numa, resource, id, address, state, owner string) {
 		if addresses {
 			out.Row(name, numa, resource, id, address, state, owner)
 		} else {
@@ -45,7 +45,7 @@ func (s Status) WideTable() []byte {
 		}
 	}
 	if len(rows) > 0 {
-		line("\nSWITCH", "NUMA", "RESOURCE", "DEVICE", "ADDRESS", "STATE", "OWNER")
+		write("\nSWITCH", "NUMA", "RESOURCE", "DEVICE", "ADDRESS", "STATE", "OWNER")
 	}
 	for i, r := range rows {
 		name, address := cmp.Or(r.Switch, "?"), "-"
@@ -55,15 +55,123 @@ func (s Status) WideTable() []byte {
 		if r.addressApart() {
 			address = r.Address
 		}
-		line(name, numaText(r.NUMA), r.resource, r.ID, address, r.stateText(), r.ownerText())
+		write(name, numaText(r.NUMA), r.resource, r.ID, address, r.stateText(), r.ownerText())
 	}
 	return out.Bytes()
 }
 
-// addressApart reports whether the ID does not tell the address.
-func (r row) addressApart() bool { return !strings.Contains(r.ID, r.Address) }
+// writeHead is a line of totals, then the plugins, then what is not as it should be.
+func (s Status) writeHead(w io.Writer) {
+	parts := s.summaryParts()
+	fmt.Fprintf(w, "%s; %s\n", strings.Join(parts[:len(parts)-1], ", "), parts[len(parts)-1])
+	for _, p := range s.Plugins {
+		pid := "in another PID namespace"
+		if p.PID != 0 {
+			pid = fmt.Sprint("PID ", p.PID)
+		}
+		version := cmp.Or(p.Version, "version ?")
+		if s.isDRA() {
+			fmt.Fprintf(w, "mode dra: the scheduler allocates; driver %s, %s, protocol %s: %s\n", pid, version,
+				p.Protocol, strings.Join(p.Resources, ", "))
+			continue
+		}
+		fmt.Fprintf(w, "plugin %s, %s, %s, protocol %s: %s\n", pid, p.Role, version, p.Protocol,
+			s.listRegistrations(p.Resources))
+	}
+	for _, r := range s.Resources {
+		if !r.Connected {
+			fmt.Fprintf(w, "STALE %s: its plugin is away; %s as they were known last\n", r.Name,
+				cli.Count(len(r.Devices), "device"))
+		}
+	}
+	if s.Kubelet.IsDown() {
+		fmt.Fprintf(w, "KUBELET DOWN: %s; owners are those known last\n", s.Kubelet.Why)
+	}
+	if text := s.Alignment.WhyUnenforced(); text != "" {
+		fmt.Fprintln(w, "NOT ENFORCED", text)
+	}
+	for _, note := range s.Notes {
+		fmt.Fprintln(w, "NOTE", note)
+	}
+	for _, d := range s.Degraded {
+		fmt.Fprintln(w, "DEGRADED", d)
+	}
+	for _, text := range s.ListUnsound() {
+		fmt.Fprintln(w, "HEALTH", text)
+	}
+}
 
-func (r row) stateText() string {
+// summaryParts is the totals, then the kubelet.
+func (s Status) summaryParts() []string {
+	t, state := s.Totals, "?"
+	if s.Kubelet != nil && s.Kubelet.State != kubeletUnknown {
+		state = s.Kubelet.State
+	}
+	return []string{
+		fmt.Sprintf("GPUs free %s", t.GPUs), fmt.Sprintf("VFs free %s", t.VFs),
+		fmt.Sprintf("same-switch pairs left %d", t.Pairs), fmt.Sprintf("degraded containers %d", len(s.Degraded)),
+		"kubelet " + state,
+	}
+}
+
+// listRegistrations says of each resource whether the kubelet goes by it.
+func (s Status) listRegistrations(resources []string) string {
+	said := map[string]string{}
+	for _, r := range s.Resources {
+		switch {
+		case r.Registered == nil:
+			said[r.Name] = "registered ?"
+		case *r.Registered:
+			said[r.Name] = "registered"
+		default:
+			said[r.Name] = "NOT REGISTERED"
+		}
+	}
+	var list []string
+	for _, name := range resources {
+		list = append(list, name+" "+cmp.Or(said[name], "registered ?"))
+	}
+	return strings.Join(list, ", ")
+}
+
+// unsound is a group of devices that are failed or degraded for one reason.
+type unsound struct{ health, reason, resource string }
+
+// ListUnsound returns a text for each group of failed and degraded devices, failed ones first.
+func (s Status) ListUnsound() (list []string) {
+	groups := map[unsound][]string{}
+	for _, r := range s.deviceRows() {
+		if r.Health != "" {
+			of := unsound{r.Health, r.Reason, r.resource}
+			groups[of] = append(groups[of], r.ID)
+		}
+	}
+	for _, of := range slices.SortedFunc(maps.Keys(groups), func(a, b unsound) int {
+		return cmp.Or(cmp.Compare(b.health, a.health), cmp.Compare(a.resource, b.resource),
+			cmp.Compare(a.reason, b.reason))
+	}) {
+		ids := groups[of]
+		slices.Sort(ids)
+		list = append(list, fmt.Sprintf("%s of %s %s: %s: %s", cli.Count(len(ids), "device"), of.resource,
+			of.health, of.reason, shortList(ids)))
+	}
+	return list
+}
+
+// shortList names the first IDs of a list.
+func shortList(ids []string) string {
+	const few = 4
+	text := strings.Join(ids[:min(few, len(ids))], " ")
+	if more := len(ids) - few; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// addressApart reports whether the ID does not tell the address.
+func (r deviceRow) addressApart() bool { return !strings.Contains(r.ID, r.Address) }
+
+func (r deviceRow) stateText() string {
 	text := string(r.State)
 	if r.Health != "" {
 		text += " (" + r.Health + ": " + r.Reason + ")"
@@ -74,15 +182,15 @@ func (r row) stateText() string {
 	return text
 }
 
-func (r row) ownerText() string {
+func (r deviceRow) ownerText() string {
 	if r.Ended != "" {
 		return r.Ended + " (ended)"
 	}
 	return cmp.Or(r.Owner, "-")
 }
 
-// line is a switch.
-type line struct {
+// switchRow is a switch with its devices.
+type switchRow struct {
 	counts
 	name   string
 	nodes  []string // NUMA nodes as told to the kubelet, sorted
@@ -96,17 +204,17 @@ var marks = []string{
 	"of ended containers", "stale",
 }
 
-func (s Status) groupBySwitch() (lines []*line) {
+func (s Status) groupBySwitch() (lines []*switchRow) {
 	for _, r := range s.deviceRows() {
 		if len(lines) == 0 || lines[len(lines)-1].name != r.Switch {
-			lines = append(lines, &line{name: r.Switch, marks: map[string]*counts{}})
+			lines = append(lines, &switchRow{name: r.Switch, marks: map[string]*counts{}})
 		}
-		lines[len(lines)-1].addToLine(r)
+		lines[len(lines)-1].addDevice(r)
 	}
 	return lines
 }
 
-func (l *line) addToLine(r row) {
+func (l *switchRow) addDevice(r deviceRow) {
 	l.addRow(r)
 	if _, known := r.NUMA.Number(); known {
 		l.nodes = insertSorted(l.nodes, r.NUMA.String())
@@ -127,7 +235,7 @@ func (l *line) addToLine(r row) {
 	}
 }
 
-func (l *line) markRow(name string, r row) {
+func (l *switchRow) markRow(name string, r deviceRow) {
 	if l.marks[name] == nil {
 		l.marks[name] = &counts{}
 	}
@@ -135,7 +243,7 @@ func (l *line) markRow(name string, r row) {
 }
 
 // describeOwners are the owners in short, and what else is to be known of the devices.
-func (l *line) describeOwners() string {
+func (l *switchRow) describeOwners() string {
 	const few = 2
 	said := slices.Clone(l.owners[:min(few, len(l.owners))])
 	if more := len(l.owners) - few; more > 0 {
@@ -147,77 +255,6 @@ func (l *line) describeOwners() string {
 		}
 	}
 	return cmp.Or(strings.Join(said, " "), "-")
-}
-
-// Device is a GPU or VF with its state and its owner.
-type Device struct {
-	ID      string            `json:"id"`
-	Address string            `json:"address"`
-	Switch  string            `json:"switch"`
-	NUMA    topology.NUMANode `json:"numa"` // the NUMA node in the plugin's TopologyInfo
-	State   picture.State     `json:"state"`
-	Health  string            `json:"health,omitempty"` // "failed", or "degraded": chosen last; absent from a good device
-	Reason  string            `json:"reason,omitempty"` // for the health
-	Owner   string            `json:"owner,omitempty"`  // namespace/pod/container, if known
-	// the ended container that had the device; the kubelet frees the device at its next allocation
-	Ended string `json:"ended,omitempty"`
-}
-
-func newDevice(d *api.DeviceStatus, inPlan bool) Device {
-	one := Device{
-		ID: d.GetDevice().GetId(), Address: d.GetDevice().GetAddress(), Switch: d.GetSwitch(),
-		NUMA: device.NUMANode(d.GetDevice()), State: picture.Free, Owner: ownerText(d.GetOwner()),
-		Ended: ownerText(d.GetEnded()), Health: device.Health(d.GetDevice()), Reason: d.GetDevice().GetReason(),
-	}
-	switch {
-	case d.GetAllocated() && !d.GetDevice().GetHealthy():
-		one.State = picture.AllocatedUnhealthy
-	case d.GetAllocated():
-		one.State = picture.Allocated
-	case !d.GetDevice().GetHealthy():
-		one.State = picture.Unhealthy
-	case inPlan:
-		one.State = picture.Planned
-	case d.GetStranded():
-		one.State = picture.Stranded
-	}
-	return one
-}
-
-// IsHealthy reports whether the plugin of the device reports the device as healthy.
-func (d Device) IsHealthy() bool {
-	return d.State != picture.Unhealthy && d.State != picture.AllocatedUnhealthy
-}
-
-// Holder returns the container that has the device, [unknownHolder] or "" for none.
-func (d Device) Holder() string {
-	if d.State != picture.Allocated && d.State != picture.AllocatedUnhealthy {
-		return ""
-	}
-	return cmp.Or(d.Owner, unknownHolder)
-}
-
-func ownerText(o *api.Owner) string {
-	if o == nil {
-		return ""
-	}
-	if o.GetNamespace() == "" {
-		return o.GetPod() + "/" + o.GetContainer() // of which no more is known
-	}
-	return o.GetNamespace() + "/" + o.GetPod() + "/" + o.GetContainer()
-}
-
-// row is a device with what is to be known of its resource.
-type row struct {
-	Device
-	resource string
-	kind     device.Kind
-	stale    bool // its plugin is away: it is as it was known last
-}
-
-// isFree reports whether a container can get it now.
-func (r row) isFree() bool {
-	return !r.stale && (r.State == picture.Free || r.State == picture.Stranded)
 }
 
 // numaText returns the number of a NUMA node, "-" for devices without one.
@@ -234,103 +271,4 @@ func insertSorted(list []string, s string) []string {
 		return slices.Insert(list, i, s)
 	}
 	return list
-}
-
-// Totals counts devices as the kubelet does: every partition, every VF and every replica is one.
-type Totals struct {
-	GPUs  Count `json:"gpus"`
-	VFs   Count `json:"vfs"`
-	Pairs int   `json:"pairs"` // that the free devices make on one switch each
-}
-
-// Add counts those of another node too.
-func (t *Totals) Add(other Totals) {
-	t.GPUs.Free, t.GPUs.All = t.GPUs.Free+other.GPUs.Free, t.GPUs.All+other.GPUs.All
-	t.VFs.Free, t.VFs.All = t.VFs.Free+other.VFs.Free, t.VFs.All+other.VFs.All
-	t.Pairs += other.Pairs
-}
-
-// Count is of devices of one kind.
-type Count struct {
-	Free int `json:"free"` // those that a container can get now
-	All  int `json:"all"`
-}
-
-func (c *Count) addRow(r row) {
-	c.All++
-	if r.isFree() {
-		c.Free++
-	}
-}
-
-// String returns "free/all", "-" if no device is offered.
-func (c Count) String() string {
-	if c.All == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%d/%d", c.Free, c.All)
-}
-
-// counts are those of one switch.
-type counts struct{ gpus, vfs Count }
-
-func (c *counts) addRow(r row) {
-	if r.kind == device.GPU {
-		c.gpus.addRow(r)
-	} else {
-		c.vfs.addRow(r)
-	}
-}
-
-func totalsOf(rows []row) (t Totals) {
-	switches, all := map[string]*counts{}, counts{}
-	for _, r := range rows {
-		if switches[r.Switch] == nil {
-			switches[r.Switch] = &counts{}
-		}
-		switches[r.Switch].addRow(r)
-		all.addRow(r)
-	}
-	for name, c := range switches {
-		if topology.IsSwitch(name) {
-			t.Pairs += min(c.gpus.Free, c.vfs.Free)
-		}
-	}
-	t.GPUs, t.VFs = all.gpus, all.vfs
-	return t
-}
-
-// degradedPairs is a container with GPUs and VFs that are not all paired on one switch each.
-type degradedPairs struct {
-	Container string `json:"container"` // namespace/pod/container
-	GPUs      int    `json:"gpus"`
-	VFs       int    `json:"vfs"`
-	Apart     int    `json:"apart"` // GPUs that share no switch with a VF of their own; of shared VFs, with any
-}
-
-func degradedOf(resources []*api.Resource) []degradedPairs {
-	var list []degradedPairs
-	for _, c := range admission.FindDegraded(resources) {
-		list = append(list, degradedPairs{ownerText(c.Owner), c.GPUs, c.VFs, c.Apart})
-	}
-	return list
-}
-
-// Pod returns the pod of the container as namespace/pod.
-func (d degradedPairs) Pod() string { return podOf(d.Container) }
-
-func (d degradedPairs) String() string {
-	return fmt.Sprintf("%s: %d of %d GPUs have no VF on their switch", d.Container, d.Apart, d.GPUs)
-}
-
-// listCounts is "1 GPU", "2 VFs" or both.
-func (c *counts) listCounts() string {
-	var parts []string
-	if n := c.gpus.All; n > 0 {
-		parts = append(parts, cli.Count(n, "GPU"))
-	}
-	if n := c.vfs.All; n > 0 {
-		parts = append(parts, cli.Count(n, "VF"))
-	}
-	return strings.Join(parts, ", ")
 }
