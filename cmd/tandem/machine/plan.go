@@ -84,8 +84,8 @@ func (q *Question) Answer(n *Node) (*Plan, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	view, requests := views.All, NewRequests(int(q.GPUs), int(q.VFs))
-	manager, err := topologyManager(n)
+	view, requests := views.All, q.requests()
+	manager, err := n.topologyManager()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,8 +113,11 @@ func (q *Question) Answer(n *Node) (*Plan, []string, error) {
 	return p, notes, nil
 }
 
-// topologyManager returns the Topology Manager of a machine's kubelet.
-func topologyManager(n *Node) (model.TopologyManager, error) {
+// requests returns the requests of the container.
+func (q *Question) requests() model.Requests { return NewRequests(int(q.GPUs), int(q.VFs)) }
+
+// topologyManager returns the Topology Manager of the machine's kubelet.
+func (n *Node) topologyManager() (model.TopologyManager, error) {
 	return n.Kubelet.TopologyManager(model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes()))
 }
 

@@ -34,9 +34,9 @@ func (q *Question) Stock(n *Node) (*Plan, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	requests := NewRequests(int(q.GPUs), int(q.VFs))
+	requests := q.requests()
 	view := views.ForRequests(requests)[0]
-	manager, err := topologyManager(n)
+	manager, err := n.topologyManager()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -66,7 +66,7 @@ func (q *Question) drawMany(
 	all := view.Free.Clone()
 	all.Include(view.Taken)
 	for i := range drawn {
-		requests := NewRequests(int(q.GPUs), int(q.VFs))
+		requests := q.requests()
 		if plugins.random.IntN(len(requests)) > 0 { // the kubelet's order of resources is random
 			slices.Reverse(requests)
 		}

@@ -17,42 +17,42 @@ import (
 // Verbose has further facts that affect the speed of pairs: the current state of links, and whether traffic
 // takes the direct path.
 type Verbose struct {
-	GPUs  []gpuTruth  `json:"gpus"` // in the order of the matrix
-	NICs  []nicTruth  `json:"nics"`
-	Pairs []pairTruth `json:"pairs"` // pairs on one switch, or over C2C
+	GPUs  []gpuFacts  `json:"gpus"` // in the order of the matrix
+	NICs  []nicFacts  `json:"nics"`
+	Pairs []pairFacts `json:"pairs"` // pairs on one switch, or over C2C
 }
 
-// gpuTruth is the state of a GPU's link, and the GPU's IOMMU group.
-type gpuTruth struct {
+// gpuFacts is the state of a GPU's link, and the GPU's IOMMU group.
+type gpuFacts struct {
 	Address topology.Address `json:"address"`
-	PCIe    linkTruth        `json:"pcie"`
+	PCIe    linkFacts        `json:"pcie"`
 	IOMMU   string           `json:"iommuGroup"` // "" for none
 }
 
-// nicTruth is the same of a NIC, and its ports.
-type nicTruth struct {
-	gpuTruth
-	Ports []portTruth `json:"ports"`
+// nicFacts is the same of a NIC, and its ports.
+type nicFacts struct {
+	gpuFacts
+	Ports []portFacts `json:"ports"`
 }
 
-// linkTruth is a PCIe link; zero is unknown. For a VF, it is the PF's link.
-type linkTruth struct {
+// linkFacts is a PCIe link; zero is unknown. For a VF, it is the PF's link.
+type linkFacts struct {
 	topology.PCIeLink
 	Degraded bool `json:"degraded"`
 }
 
-// portTruth is a port of an RDMA device, in the words of the kernel
+// portFacts is a port of an RDMA device, in the words of the kernel
 // (Documentation/ABI/stable/sysfs-class-infiniband).
-type portTruth struct {
+type portFacts struct {
 	Device string `json:"device"`
 	Port   int    `json:"port"`
 	State  string `json:"state"` // "4: ACTIVE"
 	Rate   string `json:"rate"`  // "400 Gb/sec (4X NDR)"
 }
 
-// pairTruth is the effect of ACS between a GPU and a NIC of one switch. If any port on the way redirects,
+// pairFacts is the effect of ACS between a GPU and a NIC of one switch. If any port on the way redirects,
 // traffic goes up to the host bridge and down again, as with PHB.
-type pairTruth struct {
+type pairFacts struct {
 	GPU topology.Address   `json:"gpu"`
 	NIC topology.Address   `json:"nic"`
 	ACS topology.ACS       `json:"acs"`
@@ -78,18 +78,18 @@ func dmaFunctions(tree *topology.Tree) map[topology.Address]*topology.Address {
 
 // readVerbose reads the facts for the GPUs and NICs of a matrix.
 func readVerbose(n *Node, gpus, nics []topology.Address) *Verbose {
-	v := &Verbose{GPUs: []gpuTruth{}, NICs: []nicTruth{}, Pairs: []pairTruth{}}
+	v := &Verbose{GPUs: []gpuFacts{}, NICs: []nicFacts{}, Pairs: []pairFacts{}}
 	for _, gpu := range gpus {
-		v.GPUs = append(v.GPUs, readTruth(n, gpu))
+		v.GPUs = append(v.GPUs, readFacts(n, gpu))
 	}
 	for _, nic := range nics {
-		v.NICs = append(v.NICs, nicTruth{readTruth(n, nic), readPorts(n, nic)})
+		v.NICs = append(v.NICs, nicFacts{readFacts(n, nic), readPorts(n, nic)})
 	}
 	functions := dmaFunctions(n.Tree)
 	for i, gpu := range gpus {
 		for k, nic := range nics {
 			if level := n.Tree.Distance(gpu, nic).Level; level.Direct() {
-				p := pairTruth{GPU: gpu, NIC: nic, gpu: i, nic: k, word: level, function: functions[nic]}
+				p := pairFacts{GPU: gpu, NIC: nic, gpu: i, nic: k, word: level, function: functions[nic]}
 				p.readACS(n.Tree)
 				v.Pairs = append(v.Pairs, p)
 			}
@@ -99,7 +99,7 @@ func readVerbose(n *Node, gpus, nics []topology.Address) *Verbose {
 }
 
 // readACS goes through the ports on the way.
-func (p *pairTruth) readACS(tree *topology.Tree) {
+func (p *pairFacts) readACS(tree *topology.Tree) {
 	p.ACS, p.At = topology.ACSOff, []topology.Address{}
 	for _, port := range tree.Ports(p.GPU, p.NIC) {
 		bridge, ok := tree.Device(port.Address)
@@ -112,16 +112,16 @@ func (p *pairTruth) readACS(tree *topology.Tree) {
 	}
 }
 
-func readTruth(n *Node, a topology.Address) gpuTruth {
-	t := gpuTruth{Address: a, IOMMU: pools.ReadLink(n.Sys, pools.FunctionFile(a, "", "iommu_group"))}
+func readFacts(n *Node, a topology.Address) gpuFacts {
+	t := gpuFacts{Address: a, IOMMU: pools.ReadLink(n.Sys, pools.FunctionFile(a, "", "iommu_group"))}
 	if d, ok := n.Tree.Device(a); ok {
-		t.PCIe = linkTruth{d.PCIe, d.PCIe.Degraded()}
+		t.PCIe = linkFacts{d.PCIe, d.PCIe.Degraded()}
 	}
 	return t
 }
 
-func readPorts(n *Node, a topology.Address) []portTruth {
-	ports := []portTruth{}
+func readPorts(n *Node, a topology.Address) []portFacts {
+	ports := []portFacts{}
 	d, ok := n.Tree.Device(a)
 	if !ok {
 		return ports
@@ -133,7 +133,7 @@ func readPorts(n *Node, a topology.Address) []portTruth {
 			if err != nil {
 				continue
 			}
-			ports = append(ports, portTruth{
+			ports = append(ports, portFacts{
 				Device: rdma, Port: number, State: pools.ReadText(n.Sys, path.Join(dir, name, "state")),
 				Rate: pools.ReadText(n.Sys, path.Join(dir, name, "rate")),
 			})
@@ -144,7 +144,7 @@ func readPorts(n *Node, a topology.Address) []portTruth {
 
 // stateName returns the state without its number: "ACTIVE" for "4: ACTIVE" (state_show in
 // drivers/infiniband/core/sysfs.c).
-func (p portTruth) stateName() string {
+func (p portFacts) stateName() string {
 	if _, name, numbered := strings.Cut(p.State, ": "); numbered {
 		return name
 	}
@@ -174,7 +174,7 @@ func (v *Verbose) writeTo(out *cli.Text) {
 }
 
 // describeTraffic describes the pair in words.
-func (p pairTruth) describeTraffic() string {
+func (p pairFacts) describeTraffic() string {
 	if p.word == topology.C2C {
 		return "NVLink-C2C of the CPU: ACS of switches has no effect"
 	}
@@ -193,7 +193,7 @@ func (p pairTruth) describeTraffic() string {
 }
 
 // String formats the link like lspci, with the link's maximum if that is higher.
-func (l linkTruth) String() string {
+func (l linkFacts) String() string {
 	if l.Speed == 0 || l.Width == 0 {
 		return "PCIe unknown"
 	}
