@@ -23,23 +23,16 @@ import (
 
 // Config configures a Node.
 type Config struct {
-	RunDir     string              // directory of the lock and the socket, common to both plugins; see RunDir
-	Disk       system.Disk         // for files in RunDir
-	SysRoot    string              // root of sysfs (/sys)
-	KubeletDir string              // the kubelet's directory (/var/lib/kubelet)
-	Kubelet    kubelet.ConfigFiles // the kubelet's configuration; the zero value for unknown
-	Topology   *nccl.File          // overrides the locations of devices in sysfs; may be nil
-	Intent     Intent
+	RunDir     string                     // directory of the lock and the socket of both plugins; see RunDir
+	Disk       system.Disk                // for files in RunDir
+	SysRoot    string                     // root of sysfs (/sys)
+	KubeletDir string                     // the kubelet's directory (/var/lib/kubelet)
+	Kubelet    kubelet.ConfigFiles        // the kubelet's configuration; the zero value for unknown
+	Topology   *nccl.File                 // overrides the locations of devices in sysfs; may be nil
+	Intent     intent.Config              // without KubeletDir and Log; Rejected is told of Tandem's pods
 	CDIDir     string                     // of the CDI specifications of claims
 	Observer   admission.DecisionObserver // nil for none
 	Publisher  Publisher                  // nil for none
-	// Rejected is called repeatedly while this plugin serves, with the pods that the kubelet's Topology Manager
-	// has rejected a short time ago and that request a resource of the plugins. Must return immediately; may be
-	// nil.
-	Rejected func([]intent.Rejected)
-	// Enforced is called while this plugin serves, with the first state of the enforcement of annotations and
-	// each other one. Must return immediately; may be nil.
-	Enforced func(intent.Enforcement)
 	// Unsound is called repeatedly while this plugin serves, with all unsound devices of containers. Must return
 	// immediately; may be nil.
 	Unsound func([]Unsound)
@@ -60,15 +53,6 @@ type PodResources interface {
 	Get(context.Context, kubelet.Pod) (kubelet.View, error)
 	AllocatableCPUs(context.Context) (topology.CPUSet, error)
 	Life() string
-}
-
-// Intent configures the sources of pod requests and the policy for annotations.
-type Intent struct {
-	Sources intent.Choice    // nil means intent.Default
-	Kubelet kubelet.Endpoint // the kubelet's HTTPS server, for intent.Kubelet
-	Policy  intent.Policy    // for annotations of pods
-	// Readers read pods in place of the sources' own connections, for simulations of a node.
-	Readers map[intent.Source]intent.Reader
 }
 
 // Publisher publishes the node while this plugin serves. No other work waits for a Publisher.
@@ -105,7 +89,7 @@ func newCoordinator(
 		Machine:   machine,
 		Kubelet:   newNodeKubelet(c, machine, pods),
 		Pods:      sources,
-		MayList:   slices.Contains(c.Intent.Sources, intent.PodResources),
+		MayList:   slices.Contains(c.Intent.Choice, intent.PodResources),
 	})
 }
 

@@ -125,22 +125,15 @@ func (e *election) alive(ctx context.Context) error {
 
 // openSources returns the sources of pod requests.
 func (e *election) openSources() (*intent.Sources, error) {
-	return intent.Open(intent.Config{
-		Choice:     e.config.Intent.Sources,
-		KubeletDir: e.config.KubeletDir,
-		Kubelet:    e.config.Intent.Kubelet,
-		Readers:    e.config.Intent.Readers,
-		Policy:     e.config.Intent.Policy,
-		Rejected:   e.rejected,
-		Enforced:   e.config.Enforced,
-		Log:        e.config.Log,
-	})
+	config := e.config.Intent
+	config.KubeletDir, config.Rejected, config.Log = e.config.KubeletDir, e.rejected, e.config.Log
+	return intent.Open(config)
 }
 
 // rejected forwards rejected pods with requests for resources of the plugins, while this plugin serves.
 func (e *election) rejected(pods []intent.Rejected) {
 	own := e.serving.Load()
-	if own == nil || e.config.Rejected == nil {
+	if own == nil || e.config.Intent.Rejected == nil {
 		return
 	}
 	announced, _ := own.coordinator.Announced()
@@ -148,7 +141,7 @@ func (e *election) rejected(pods []intent.Rejected) {
 	for _, r := range announced.Resources {
 		names[r.Name] = true
 	}
-	e.config.Rejected(slices.DeleteFunc(pods, func(p intent.Rejected) bool {
+	e.config.Intent.Rejected(slices.DeleteFunc(pods, func(p intent.Rejected) bool {
 		return !slices.ContainsFunc(p.Resources, func(name string) bool { return names[name] })
 	}))
 }

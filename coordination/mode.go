@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 )
 
@@ -50,13 +49,13 @@ func (e *ModeError) Error() string {
 		"(running pods keep their devices; see docs/dra.md)", running, e.Seen, remove)
 }
 
-// ModeLock returns the lock file of a mode in a run directory.
-func ModeLock(runDir string, m Mode) string { return filepath.Join(runDir, "mode-"+string(m)+".lock") }
+// modeLock returns the lock file of a mode in a run directory.
+func modeLock(runDir string, m Mode) string { return filepath.Join(runDir, "mode-"+string(m)+".lock") }
 
 // enterMode puts this process into a mode until leave is called or the process ends. It returns a *ModeError
 // if another process is in another mode, in this run directory or one of the node's other run directories.
 func enterMode(own Mode, runDir string, others ...string) (leave func(), err error) {
-	name := ModeLock(runDir, own)
+	name := modeLock(runDir, own)
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("enter mode %s: %w", own, err)
@@ -68,19 +67,24 @@ func enterMode(own Mode, runDir string, others ...string) (leave func(), err err
 	}
 	for _, dir := range append([]string{runDir}, others...) {
 		for _, other := range RunningModes(dir) {
-			if other != own {
+			if other.Mode != own {
 				file.Close()
-				return nil, &ModeError{Mode: other, Seen: ModeLock(dir, other) + " is held"}
+				return nil, other
 			}
 		}
 	}
 	return func() { file.Close() }, nil
 }
 
-// RunningModes returns the modes of running processes according to a run directory; none if the directory is
-// not readable.
-func RunningModes(runDir string) []Mode {
-	return slices.DeleteFunc(slices.Clone(modes), func(m Mode) bool { return !isLocked(ModeLock(runDir, m)) })
+// RunningModes returns the modes of running processes according to a run directory, as the errors of a
+// process of another mode; none if the directory is not readable.
+func RunningModes(runDir string) (running []*ModeError) {
+	for _, m := range modes {
+		if lock := modeLock(runDir, m); isLocked(lock) {
+			running = append(running, &ModeError{Mode: m, Seen: lock + " is held"})
+		}
+	}
+	return running
 }
 
 // isLocked reports whether a daemon holds a lock. A check holds the lock exclusively for a moment, so checks

@@ -43,8 +43,8 @@ func New(config Config) (*Node, error) {
 	if _, err := machine.read(); err != nil {
 		return nil, err
 	}
-	if config.Intent.Sources == nil {
-		config.Intent.Sources = intent.Default
+	if config.Intent.Choice == nil {
+		config.Intent.Choice = intent.Default
 	}
 	if config.Socket == nil {
 		config.Socket = unixSocket{config.RunDir}

@@ -34,9 +34,6 @@ func (r remarks) notes(ctx context.Context, resources []*api.Resource) []string 
 	return slices.Concat(notes, r.claims(resources), r.violations(ctx, resources))
 }
 
-// OfHints is in each note about a decision about the NUMA hints of VFs.
-const OfHints = "NUMA hints, because "
-
 // hintNotes returns the decisions about NUMA hints of VFs.
 func hintNotes(announced admission.Announced) (notes []string) {
 	for _, r := range announced.Resources {

@@ -23,8 +23,8 @@ func TestTenantTextInDecisions(t *testing.T) {
 			Namespace: "team", Name: "train", UID: "u", Annotations: map[string]string{intent.DevicesKey: text},
 		}}
 		_, member, _ := join(t, Config{
-			RunDir: dir, Intent: Intent{
-				Sources: intent.Choice{intent.PodsAPI}, Policy: intent.Policy{Choose: intent.AllNamespaces},
+			RunDir: dir, Intent: intent.Config{
+				Choice: intent.Choice{intent.PodsAPI}, Policy: intent.Policy{Choose: intent.AllNamespaces},
 				Readers: map[intent.Source]intent.Reader{
 					intent.PodsAPI: func(context.Context) ([]corev1.Pod, error) { return []corev1.Pod{pod}, nil },
 				},

@@ -13,7 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	kubeletmodel "github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/topology"
@@ -145,7 +144,7 @@ func (k *keeper) judge(asker *model.Pod, c *model.Container, found holders.Holde
 			switch owner := truth[d.ID]; {
 			case owner != nil && !held:
 				kind := lost
-				if k.missed && owner == asker && (c.Role == kubeletmodel.Init || !s.View.IsKnown()) {
+				if k.missed && owner == asker && (c.Role == model.Init || !s.View.IsKnown()) {
 					kind = unheard
 				}
 				k.wrong(kind, "%s of %s when %s/%s asks, looked %t", d.ID, owner.Name, asker.Name, c.Name,

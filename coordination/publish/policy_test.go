@@ -46,7 +46,7 @@ func publishedUnder(t *testing.T, root string, policy intent.Policy) any {
 	n, s, dir := newNode(t, "a"), newServer("a"), kubelettest.Dir(t)
 	node, err := coordination.New(coordination.Config{
 		RunDir: filepath.Join(dir, "run"), SysRoot: root, KubeletDir: dir, Publisher: n.publisher(t, s),
-		Intent: coordination.Intent{Policy: policy}, Log: slog.New(slog.DiscardHandler),
+		Intent: intent.Config{Policy: policy}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -142,7 +142,7 @@ func (c *nicsOfGPUs) admit(t *testing.T, gpuFirst bool) (wrong []string, late bo
 	pods := func(context.Context) ([]corev1.Pod, error) { return *living.Load(), nil }
 	observer := &lateness{DecisionObserver: admission.OrNobody(nil)}
 	p := placeWith(t, c.machine, c.config, coordination.Config{
-		Intent:   coordination.Intent{Readers: map[intent.Source]intent.Reader{intent.PodsAPI: pods}},
+		Intent:   intent.Config{Readers: map[intent.Source]intent.Reader{intent.PodsAPI: pods}},
 		Observer: observer,
 	})
 	gpus := c.announceGPUs(t, p, tree)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 	"github.com/tandem-k8s/tandem/topology"
@@ -111,12 +110,12 @@ func (p *Pod) total() map[string]int {
 	for _, c := range p.Containers {
 		for name, count := range c.Requests {
 			switch c.Role {
-			case model.Init:
+			case Init:
 				most[name] = max(most[name], sidecars[name]+count)
-			case model.Sidecar:
+			case Sidecar:
 				sidecars[name] += count
 				run[name] += count
-			case model.App:
+			case App:
 				run[name] += count
 			}
 			most[name] = max(most[name], run[name])

@@ -9,7 +9,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/history"
 )
 
@@ -146,7 +145,7 @@ func (k *Kubelet) allocate(p *Pod, c *Container, name string, plugins Plugins) e
 		p.reuse[name] = map[string]bool{}
 	}
 	for _, id := range ids {
-		if c.Role == model.Init {
+		if c.Role == Init {
 			p.reuse[name][id] = true
 		} else {
 			delete(p.reuse[name], id)

@@ -4,8 +4,6 @@ package model
 
 import (
 	"slices"
-
-	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // mostOfRole is the largest number of containers of a role in a pod of the deck.
@@ -15,33 +13,33 @@ const mostOfRole = 3
 // and sidecars in every order, or three of each, before one to three app containers.
 var deck = newDeck()
 
-func newDeck() (all [][]model.Role) {
-	before := [][]model.Role{nil}
+func newDeck() (all [][]Role) {
+	before := [][]Role{nil}
 	for from := 0; from < len(before) && len(before[from]) < mostOfRole; from++ {
-		for _, role := range []model.Role{model.Init, model.Sidecar} {
+		for _, role := range []Role{Init, Sidecar} {
 			before = append(before, append(slices.Clone(before[from]), role))
 		}
 	}
-	before = append(before, slices.Concat(of(model.Init, mostOfRole), of(model.Sidecar, mostOfRole)))
+	before = append(before, slices.Concat(of(Init, mostOfRole), of(Sidecar, mostOfRole)))
 	for _, roles := range before {
 		for apps := range mostOfRole {
-			all = append(all, slices.Concat(roles, of(model.App, 1+apps)))
+			all = append(all, slices.Concat(roles, of(App, 1+apps)))
 		}
 	}
 	return all
 }
 
 // of returns a number of containers of a role.
-func of(role model.Role, n int) []model.Role { return slices.Repeat([]model.Role{role}, n) }
+func of(role Role, n int) []Role { return slices.Repeat([]Role{role}, n) }
 
 // shape returns the roles of the containers of the next random pod: every second time of the deck, in turn.
-func (k *Kubelet) shape() []model.Role {
+func (k *Kubelet) shape() []Role {
 	if k.uids%2 == 1 {
 		return deck[k.uids/2%len(deck)]
 	}
-	roles := append(slices.Clone(kinds[k.random.IntN(len(kinds))]), model.App)
+	roles := append(slices.Clone(kinds[k.random.IntN(len(kinds))]), App)
 	if k.random.IntN(4) == 0 {
-		roles = append(roles, model.App)
+		roles = append(roles, App)
 	}
 	return roles
 }

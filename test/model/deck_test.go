@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // nobody answers for no plugin.
@@ -26,7 +25,7 @@ func TestDeck(t *testing.T) {
 	orders, sizes := map[string]bool{}, map[[2]int]bool{}
 	for range 3 * len(deck) {
 		p := k.Random()
-		var roles []model.Role
+		var roles []Role
 		for _, c := range p.Containers {
 			roles = append(roles, c.Role)
 			sizes[[2]int{c.Requests[GPUs], c.Requests[VFs]}] = true

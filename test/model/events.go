@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/history"
 )
 
@@ -25,7 +24,7 @@ func (p *Pod) arrival() history.Event {
 	e.Spec = &history.Spec{Required: p.Alignment == intent.Required}
 	for _, c := range p.Containers {
 		e.Spec.Containers = append(e.Spec.Containers, history.Container{
-			Name: c.Name, Init: c.Role == model.Init, Requests: maps.Clone(c.Requests),
+			Name: c.Name, Init: c.Role == Init, Requests: maps.Clone(c.Requests),
 		})
 	}
 	return e

@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 )
@@ -137,7 +136,7 @@ func (k *Kubelet) view(of func(*Pod) bool) kubelet.View {
 		}
 		view.Pods = append(view.Pods, p.Pod)
 		for _, c := range p.Containers {
-			if c.Role != model.Init {
+			if c.Role != Init {
 				view.Containers[p.Of(c)] = clone(k.held[holder{p.UID, c.Name}])
 			}
 		}
@@ -182,7 +181,7 @@ func (k *Kubelet) Booked(resource string) map[string]bool {
 // can have it.
 func (k *Kubelet) OfInit(p *Pod, resource, id string) bool {
 	for _, c := range p.Containers {
-		if c.Role != model.Init && slices.Contains(c.Devices[resource], id) {
+		if c.Role != Init && slices.Contains(c.Devices[resource], id) {
 			return false
 		}
 	}

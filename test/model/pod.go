@@ -11,7 +11,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/history"
 )
 
@@ -30,10 +29,20 @@ type Pod struct {
 	reuse   map[string]map[string]bool // reusable devices of init containers, by resource
 }
 
+// Role is the role of a container in its pod, with the number that the product has for the role.
+type Role int
+
+// The roles.
+const (
+	App Role = iota
+	Init
+	Sidecar
+)
+
 // Container is a container of a pod.
 type Container struct {
 	Name     string
-	Role     model.Role
+	Role     Role
 	Requests map[string]int
 	Nodes    []int           // NUMA nodes from the Topology Manager; nil for no affinity
 	Devices  kubelet.Devices // allocated devices
@@ -69,23 +78,10 @@ func (p *Pod) String() string {
 	return text.String()
 }
 
-// intent returns the pod in the form of a source of intent.
-func (p *Pod) intent() intent.Pod {
-	pod := intent.Pod{
-		Pod: p.Pod, UID: p.UID, Created: p.created.Truncate(time.Second), Started: p.started,
-		Alignment: p.Alignment,
-	}
-	for _, c := range p.Containers {
-		pod.Containers = append(pod.Containers,
-			intent.Container{Name: c.Name, Role: c.Role, Requests: maps.Clone(c.Requests)})
-	}
-	return pod
-}
-
 // kinds lists the containers before the app containers of the pods that are not of the deck.
-var kinds = [][]model.Role{
+var kinds = [][]Role{
 	nil, nil, nil, nil,
-	{model.Init}, {model.Sidecar}, {model.Init, model.Sidecar}, {model.Sidecar, model.Init},
+	{Init}, {Sidecar}, {Init, Sidecar}, {Sidecar, Init},
 }
 
 // requests lists the numbers of GPUs and VFs of random containers.
@@ -108,7 +104,7 @@ func (k *Kubelet) Random() *Pod {
 	if k.random.IntN(5) == 0 {
 		p.Alignment = intent.Required
 	}
-	names := map[model.Role]string{model.Init: "init", model.Sidecar: "side", model.App: "c"}
+	names := map[Role]string{Init: "init", Sidecar: "side", App: "c"}
 	for i, role := range k.shape() {
 		r := k.requests()
 		c := &Container{

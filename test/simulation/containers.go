@@ -20,7 +20,9 @@ import (
 type containers []intent.Container
 
 var (
-	roles = map[string]kubeletmodel.Role{"app": kubeletmodel.App, "init": kubeletmodel.Init, "sidecar": kubeletmodel.Sidecar}
+	roles = map[string]kubeletmodel.Role{
+		"app": kubeletmodel.App, "init": kubeletmodel.Init, "sidecar": kubeletmodel.Sidecar,
+	}
 	units = map[string]string{"gpu": model.GPUs, "vf": model.VFs}
 )
 
@@ -97,7 +99,7 @@ func podOf(e Event) *model.Pod {
 	p := &model.Pod{Pod: name, Alignment: e.Alignment}
 	for _, c := range e.Containers {
 		p.Containers = append(p.Containers,
-			&model.Container{Name: c.Name, Role: c.Role, Requests: maps.Clone(c.Requests)})
+			&model.Container{Name: c.Name, Role: model.Role(c.Role), Requests: maps.Clone(c.Requests)})
 	}
 	return p
 }
@@ -110,7 +112,7 @@ func arrivalOf(p *model.Pod) Event {
 	}
 	for _, c := range p.Containers {
 		e.Containers = append(e.Containers,
-			intent.Container{Name: c.Name, Role: c.Role, Requests: c.Requests})
+			intent.Container{Name: c.Name, Role: kubeletmodel.Role(c.Role), Requests: c.Requests})
 	}
 	return e
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	kubeletmodel "github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
@@ -135,7 +134,7 @@ func (s *Simulation) checkAdmission(p *model.Pod, admitted error) {
 		return
 	}
 	for _, c := range p.Containers {
-		if c.Requests[model.GPUs] > 0 && c.Requests[model.VFs] > 0 && c.Role != kubeletmodel.Init {
+		if c.Requests[model.GPUs] > 0 && c.Requests[model.VFs] > 0 && c.Role != model.Init {
 			s.checkPairs(p, c)
 			s.checkFile(p, c)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	kubeletmodel "github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
@@ -78,7 +77,7 @@ func scripted(script *rand.Rand, number int) *model.Pod {
 	}
 	for i := range 1 + script.IntN(2) {
 		shape := shapes[script.IntN(len(shapes))]
-		c := &model.Container{Name: fmt.Sprint("c", i), Role: kubeletmodel.App, Requests: map[string]int{}}
+		c := &model.Container{Name: fmt.Sprint("c", i), Role: model.App, Requests: map[string]int{}}
 		for j, resource := range []string{model.GPUs, model.VFs} {
 			if shape[j] > 0 {
 				c.Requests[resource] = shape[j]

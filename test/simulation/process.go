@@ -90,9 +90,9 @@ func (p *process) config() (config coordination.Config, err error) {
 			return config, err
 		}
 	}
-	config.Intent.Sources = intent.Choice{intent.PodResources}
+	config.Intent.Choice = intent.Choice{intent.PodResources}
 	if source := n.options.Source; source != "" {
-		config.Intent.Sources = intent.Choice{source, intent.PodResources}
+		config.Intent.Choice = intent.Choice{source, intent.PodResources}
 		config.Intent.Readers = map[intent.Source]intent.Reader{source: n.records.pods}
 	}
 	return config, nil

@@ -40,17 +40,15 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		SysRoot:    f.SysfsRoot,
 		KubeletDir: f.KubeletDir,
 		Kubelet:    f.configFiles(),
-		Intent: coordination.Intent{
-			Sources: f.Intent, Kubelet: endpoint, Policy: f.Policy,
-		},
-		CDIDir:    f.CDIDir,
-		Publisher: publisher,
-		Observer:  f.monitor,
-		Log:       log,
+		Intent:     intent.Config{Choice: f.Intent, Kubelet: endpoint, Policy: f.Policy},
+		CDIDir:     f.CDIDir,
+		Publisher:  publisher,
+		Observer:   f.monitor,
+		Log:        log,
 	}
 	if f.sender != nil {
-		config.Rejected, config.Unsound = f.sender.Rejected, f.sender.Unsound
-		config.Enforced = func(now intent.Enforcement) {
+		config.Intent.Rejected, config.Unsound = f.sender.Rejected, f.sender.Unsound
+		config.Intent.Enforced = func(now intent.Enforcement) {
 			if !now.Enforced() && (now.TooLarge || f.Policy.Alignment == intent.Required) {
 				f.sender.Unenforced(now)
 			}

@@ -78,8 +78,8 @@ var folderChecks = []check{
 			slices.Sort(dirs)
 			for _, dir := range slices.Compact(dirs) {
 				for _, m := range coordination.RunningModes(dir) {
-					modes[m] = true
-					f.addSeen("%s is held", coordination.ModeLock(dir, m))
+					modes[m.Mode] = true
+					f.addSeen("%s", m.Seen)
 				}
 			}
 			f.Evidence = evidenceIf(len(modes) > 1, f.Evidence...)
@@ -188,7 +188,7 @@ func (n *Node) AskMode(ctx context.Context) {
 	if s := n.Status(); s != nil {
 		n.Mode, n.Notes = coordination.Mode(s.Mode), s.Notes
 	} else if in := coordination.RunningModes(n.RunDir); len(in) > 0 {
-		n.Mode = in[0]
+		n.Mode = in[0].Mode
 	}
 }
 

@@ -72,6 +72,9 @@ func Examine(n Node) Findings {
 	return found
 }
 
+// ofHints is in each note of tandem-rdma about a decision about the NUMA hints of VFs.
+const ofHints = "NUMA hints, because "
+
 // listRemarks returns what could not be looked at, and what is to be expected of the node, where that is no
 // finding.
 func (n *Node) listRemarks() string {
@@ -85,7 +88,7 @@ func (n *Node) listRemarks() string {
 		remarks = append(remarks, "The VFs are those of a pod's ConfigMap, "+n.Mounted+".")
 	}
 	for _, note := range n.Notes {
-		if strings.Contains(note, coordination.OfHints) {
+		if strings.Contains(note, ofHints) {
 			remarks = append(remarks, note)
 		}
 	}

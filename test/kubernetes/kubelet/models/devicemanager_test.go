@@ -21,10 +21,6 @@ type replay struct {
 	current    int
 }
 
-var roles = map[model.Role]model.Role{
-	model.Init: model.Init, model.Sidecar: model.Sidecar, model.App: model.App,
-}
-
 // managed returns the admission of a pod by the product's device manager; false for a rejection.
 func (r *real) managed(pod *v1.Pod, held map[string][]string) ([]container, bool) {
 	var announced []model.Resource
@@ -54,7 +50,7 @@ func (r *real) managed(pod *v1.Pod, held map[string][]string) ([]container, bool
 	}
 	for i, c := range containersOf(pod) {
 		p.Admission.Containers = append(p.Admission.Containers, model.Container{
-			Role: roles[roleOf(pod, i)], Requests: p.requests(i, requestsOf(&c)),
+			Role: model.Role(roleOf(pod, i)), Requests: p.requests(i, requestsOf(&c)),
 		})
 	}
 	return p.containers, p.Admit() == nil

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	kubeletmodel "github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 )
@@ -126,14 +125,14 @@ func (j *judge) Allocate(_ *model.Pod, c *model.Container, resource string, ids 
 }
 
 // roleOf returns the role of a container.
-func roleOf(pod *v1.Pod, i int) kubeletmodel.Role {
+func roleOf(pod *v1.Pod, i int) model.Role {
 	switch {
 	case i >= len(pod.Spec.InitContainers):
-		return kubeletmodel.App
+		return model.App
 	case pod.Spec.InitContainers[i].RestartPolicy != nil:
-		return kubeletmodel.Sidecar
+		return model.Sidecar
 	default:
-		return kubeletmodel.Init
+		return model.Init
 	}
 }
 
