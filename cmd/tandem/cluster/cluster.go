@@ -97,7 +97,7 @@ func (c *cluster) askDaemon(
 	}
 	for _, d := range daemons {
 		if d.Trouble != "" {
-			failed = append(failed, fmt.Sprintf("%s/%s: %s", d.Namespace, d.Pod, d.Trouble))
+			failed = append(failed, d.describeTrouble())
 			continue
 		}
 		what := command{args: slices.Concat([]string{"tandem"}, args, d.flagsFor(flags))}

@@ -234,15 +234,14 @@ func (v *Viewer) readNode(ctx context.Context) (*picture.Node, error) {
 	}
 	drawn := machine.NewMatrix(v.node, false).Picture(v.Title, v.node.Tree)
 	if away != nil {
-		drawn.Notes = append(drawn.Notes,
-			"This is what the machine has, by sysfs alone; who has its devices is not known.")
+		drawn.AddNote("This is what the machine has, by sysfs alone; who has its devices is not known.")
 		return drawn, away
 	}
 	drawn.Palette = v.palette
 	s.fillPicture(drawn)
 	pods, err := RejectedPods(ctx, v.KubeletDir)
 	if err != nil && !errors.Is(err, kubelet.ErrNoPodsAPI) {
-		drawn.Notes = append(drawn.Notes, fmt.Sprintf("Rejected pods are unknown: %v.", err))
+		drawn.AddNote("Rejected pods are unknown: %v.", err)
 	}
 	for _, pod := range pods {
 		drawn.Rejected = append(drawn.Rejected, pod.Namespace+"/"+pod.Name+"/")
@@ -272,28 +271,33 @@ func (v *Viewer) explainOwner(ctx context.Context, owner string) (string, error)
 func (s Status) fillPicture(drawn *picture.Node) {
 	drawn.Summary = s.summaryParts()
 	if s.Kubelet.IsDown() {
-		drawn.Notes = append(drawn.Notes,
-			fmt.Sprintf("The kubelet is down: %s. Owners are those known last.", s.Kubelet.Why))
+		drawn.AddNote("The kubelet is down: %s. Owners are those known last.", s.Kubelet.Why)
 	}
 	if text := s.Alignment.WhyUnenforced(); text != "" {
-		drawn.Notes = append(drawn.Notes, strings.ToUpper(text[:1])+text[1:]+".")
+		drawn.AddNote("%s%s.", strings.ToUpper(text[:1]), text[1:])
 	}
 	for _, d := range s.Degraded {
-		drawn.Notes = append(drawn.Notes, fmt.Sprintf("Degraded: %s.", d))
+		drawn.AddNote("Degraded: %s.", d)
 	}
 	for _, text := range s.ListUnsound() {
-		drawn.Notes = append(drawn.Notes, text+".")
+		drawn.AddNote("%s.", text)
 	}
+	for _, r := range s.Resources {
+		if !r.Connected {
+			drawn.AddNote("The plugin of %s is away: its devices are shown as they were known last.", r.Name)
+		}
+		if r.Registered != nil && !*r.Registered {
+			drawn.AddNote("The kubelet does not use the devices of %s.", r.Name)
+		}
+	}
+	s.placeDevices(drawn)
+}
+
+// placeDevices puts the offered devices on the cards of a picture, in the place of the machine's own.
+func (s Status) placeDevices(drawn *picture.Node) {
 	offered := map[topology.Address][]picture.Device{}
 	kinds := map[topology.Address]picture.Kind{}
 	for _, r := range s.Resources {
-		if !r.Connected {
-			drawn.Notes = append(drawn.Notes,
-				fmt.Sprintf("The plugin of %s is away: its devices are shown as they were known last.", r.Name))
-		}
-		if r.Registered != nil && !*r.Registered {
-			drawn.Notes = append(drawn.Notes, fmt.Sprintf("The kubelet does not use the devices of %s.", r.Name))
-		}
 		for _, d := range r.Devices {
 			address, err := topology.ParseAddress(d.Address)
 			if err != nil {
@@ -320,36 +324,13 @@ func (s Status) fillPicture(drawn *picture.Node) {
 		rest += len(card.Devices)
 	}
 	if rest > 0 {
-		drawn.Notes = append(drawn.Notes,
-			fmt.Sprintf("Devices that no plugin offers have no state; there are %d.", rest))
+		drawn.AddNote("Devices that no plugin offers have no state; there are %d.", rest)
 	}
 	for _, address := range slices.SortedFunc(maps.Keys(offered), topology.Address.Compare) {
-		card := findCard(drawn, kinds[address], address)
+		card := drawn.CardOf(kinds[address], address)
 		card.Devices = append(card.Devices, offered[address]...)
 	}
 	for _, card := range drawn.Cards {
 		slices.SortStableFunc(card.Devices, func(a, b picture.Device) int { return a.Address.Compare(b.Address) })
 	}
-}
-
-// findCard finds the card of a function, or makes one: for a NIC without RDMA, or what the machine does not
-// have any more.
-func findCard(drawn *picture.Node, kind picture.Kind, address topology.Address) *picture.Card {
-	if d, ok := drawn.Tree.Device(address); ok {
-		address = d.Function()
-	}
-	count := 0
-	for i := range drawn.Cards {
-		if drawn.Cards[i].Address == address {
-			return &drawn.Cards[i]
-		}
-		if drawn.Cards[i].Kind == kind {
-			count++
-		}
-	}
-	name := [...]string{picture.GPU: "GPU", picture.NIC: "NIC"}[kind]
-	drawn.Cards = append(drawn.Cards, picture.Card{
-		Kind: kind, Name: fmt.Sprint(name, count), Detail: picture.ListNames(drawn.Tree, address), Address: address,
-	})
-	return &drawn.Cards[len(drawn.Cards)-1]
 }

@@ -320,26 +320,19 @@ func nodeText(n topology.NUMANode) string {
 // Picture returns the node with the cards of the matrix, named as in the matrix.
 func (m *Matrix) Picture(title string, tree *topology.Tree) *picture.Node {
 	drawn := &picture.Node{Title: title, Tree: tree, Summary: m.summaryParts()}
-	for i, g := range m.GPUs {
-		card := picture.Card{Kind: picture.GPU, Name: fmt.Sprintf("GPU%d", i), Detail: g.Model, Address: g.Address}
+	for _, g := range m.GPUs {
+		card := drawn.AddCard(picture.GPU, g.Model, g.Address)
 		for _, id := range g.deviceIDs() {
 			card.Devices = append(card.Devices, picture.Device{ID: id, Address: g.Address})
 		}
-		drawn.Cards = append(drawn.Cards, card)
 	}
-	for i, nic := range m.NICs {
-		card := picture.Card{
-			Kind:    picture.NIC,
-			Name:    fmt.Sprintf("NIC%d", i),
-			Detail:  cmp.Or(nic.RDMA, nic.Netdev),
-			Address: nic.Address,
-		}
+	for _, nic := range m.NICs {
+		card := drawn.AddCard(picture.NIC, cmp.Or(nic.RDMA, nic.Netdev), nic.Address)
 		for _, vf := range nic.VFs {
 			card.Devices = append(card.Devices, picture.Device{
 				ID: vf.String(), Address: vf, Detail: picture.ListNames(tree, vf),
 			})
 		}
-		drawn.Cards = append(drawn.Cards, card)
 	}
 	return drawn
 }

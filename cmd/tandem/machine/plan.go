@@ -256,7 +256,7 @@ func (p *Plan) Picture(title string, n *Node) *picture.Node {
 		cli.Count(len(p.VFs), "VF"), title)
 	drawn.Summary = strings.Split(p.Reason, "; ")
 	if p.Note != "" {
-		drawn.Notes = append(drawn.Notes, p.Note)
+		drawn.AddNote("%s", p.Note)
 	}
 	owners := p.pairOwners()
 	for i := range drawn.Cards {

@@ -50,6 +50,38 @@ type Card struct {
 	Devices []Device // what can be given to containers: the GPU or its partitions, the VFs
 }
 
+// AddCard adds a card with the number of its kind as name.
+func (n *Node) AddCard(kind Kind, detail string, address topology.Address) *Card {
+	number := 0
+	for _, c := range n.Cards {
+		if c.Kind == kind {
+			number++
+		}
+	}
+	name := [...]string{GPU: "GPU", NIC: "NIC"}[kind]
+	n.Cards = append(n.Cards, Card{Kind: kind, Name: fmt.Sprint(name, number), Detail: detail, Address: address})
+	return &n.Cards[len(n.Cards)-1]
+}
+
+// CardOf returns the card of a function, or adds one: for a NIC without RDMA, or what the machine does not
+// have any more.
+func (n *Node) CardOf(kind Kind, address topology.Address) *Card {
+	if d, ok := n.Tree.Device(address); ok {
+		address = d.Function()
+	}
+	for i := range n.Cards {
+		if n.Cards[i].Address == address {
+			return &n.Cards[i]
+		}
+	}
+	return n.AddCard(kind, ListNames(n.Tree, address), address)
+}
+
+// AddNote adds a note.
+func (n *Node) AddNote(format string, args ...any) {
+	n.Notes = append(n.Notes, fmt.Sprintf(format, args...))
+}
+
 // isWhole reports whether the card itself is its only device, instead of being divided into devices.
 func (c *Card) isWhole() bool {
 	return len(c.Devices) == 1 && (c.Kind == GPU || c.Devices[0].Address == c.Address)
