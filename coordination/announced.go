@@ -86,7 +86,7 @@ func (a *announcement) publish(latest device.Announcement) {
 		return
 	}
 	a.latest = latest
-	a.message, a.taken = device.Encode(a.resource, a.kind, a.latest), make(chan struct{})
+	a.message, a.taken = a.latest.Encode(a.resource, a.kind), make(chan struct{})
 	a.message.Version = ownVersion()
 	a.siblings.changed.Raise()
 }

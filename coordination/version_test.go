@@ -129,7 +129,7 @@ func TestClientsOfOtherVersions(t *testing.T) {
 		if _, err := stream.Recv(); err != nil {
 			t.Fatal(err)
 		}
-		m := device.Encode(gpus, device.GPU, oneGPU)
+		m := oneGPU.Encode(gpus, device.GPU)
 		m.Version = tc.version
 		if err := stream.Send(m); err != nil {
 			t.Fatal(err)

@@ -282,8 +282,8 @@ func printable(text string) string {
 	return text
 }
 
-// Encode converts an announcement to its wire format, without the version of the sender.
-func Encode(resource string, kind Kind, a Announcement) *api.Announcement {
+// Encode converts the announcement of a resource to its wire format, without the version of the sender.
+func (a Announcement) Encode(resource string, kind Kind) *api.Announcement {
 	m := &api.Announcement{
 		Resource: resource, Kind: string(kind), Replicas: string(a.Replicas), Hints: printable(a.Hints),
 	}

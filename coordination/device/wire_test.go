@@ -27,7 +27,7 @@ func TestAnnouncementRoundTrip(t *testing.T) {
 		},
 		Replicas: Packed,
 	}
-	got, err := Decode(Encode("amd.com/gpu", GPU, want))
+	got, err := Decode(want.Encode("amd.com/gpu", GPU))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,9 +49,6 @@ func Source(info *debug.BuildInfo) (commit string, made time.Time) {
 	return setting(info, "vcs.revision"), made
 }
 
-// Tag returns the image tag of a version. A tag cannot contain a plus sign; like Helm, Tag writes "_".
-func Tag(version string) string { return strings.ReplaceAll(version, "+", "_") }
-
 // setting returns a build setting, or "" if the go command recorded none.
 func setting(info *debug.BuildInfo, key string) string {
 	if info == nil {

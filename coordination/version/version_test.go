@@ -52,12 +52,6 @@ func TestSource(t *testing.T) {
 	}
 }
 
-func TestTag(t *testing.T) {
-	if got := Tag("0.2.0-dev+0123456789ab.modified"); got != "0.2.0-dev_0123456789ab.modified" {
-		t.Errorf("the tag is %s", got)
-	}
-}
-
 // TestOneVersion: what has to be changed together for a release is.
 func TestOneVersion(t *testing.T) {
 	want := strings.TrimSpace(file)

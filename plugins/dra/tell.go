@@ -30,8 +30,6 @@ type teller struct {
 	files  *fileRestorer
 }
 
-var _ coordination.Teller = (*teller)(nil)
-
 // Status returns all devices under the resource names of the device plugins, and notes about unsupported
 // features of the cluster.
 func (t *teller) Status(context.Context) *api.StatusResponse {

@@ -50,7 +50,7 @@ func TestTwoArchitectures(t *testing.T) {
 	var out bytes.Buffer
 	ready(t, run([]string{"--bin", own + "," + other, "--busybox", standIn(own) + "," + standIn(other),
 		"--tag", "registry.example:5000/tandem", "--tarball", to}, &out))
-	name := "registry.example:5000/tandem:" + version.Tag(version.Of(nil))
+	name := "registry.example:5000/tandem:" + strings.ReplaceAll(version.Of(nil), "+", "_")
 	if !strings.Contains(out.String(), name+"@sha256:") {
 		t.Errorf("printed %s, want %s", &out, name)
 	}

@@ -181,10 +181,11 @@ func addSource(labels map[string]string, programs []string, build string) error 
 	return nil
 }
 
-// withTag returns the name of the image, with the tag of the version if the name has no tag.
+// withTag returns the name of the image, with the tag of the version if the name has no tag. A tag cannot
+// contain a plus sign; like Helm, withTag writes "_".
 func withTag(name string, labels map[string]string) string {
 	if strings.Contains(path.Base(name), ":") {
 		return name
 	}
-	return name + ":" + version.Tag(labels[labelVersion])
+	return name + ":" + strings.ReplaceAll(labels[labelVersion], "+", "_")
 }

@@ -82,3 +82,10 @@ func build(bin, cgo string) error {
 	}
 	return nil
 }
+
+func TestTagOfVersion(t *testing.T) {
+	got := withTag("tandem", map[string]string{labelVersion: "0.2.0-dev+0123456789ab.modified"})
+	if got != "tandem:0.2.0-dev_0123456789ab.modified" {
+		t.Errorf("the image is %s", got)
+	}
+}

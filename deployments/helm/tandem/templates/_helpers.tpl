@@ -7,7 +7,7 @@ app.kubernetes.io/version: {{ include "tandem.version" . | quote }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* The version as a tag or a label, in which no plus can be: version.Tag in Go. */}}
+{{/* The version as a tag or a label, in which no plus can be: withTag in deployments/release/image. */}}
 {{- define "tandem.version" -}}
 {{ .Chart.AppVersion | replace "+" "_" }}
 {{- end }}
