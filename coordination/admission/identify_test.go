@@ -243,6 +243,31 @@ func TestContainerThatASourceTellsOfLater(t *testing.T) {
 	}
 }
 
+// Of several candidates the one that asks for the second half requests the first one too, which no source
+// told of: the kubelet is not done with that container.
+func TestSecondHalfIsOfWhoRequestsTheFirst(t *testing.T) {
+	t.Parallel()
+	pod := func(name string, age time.Duration, requests map[string]int) intent.Pod {
+		return intent.Pod{
+			Pod: kubelet.Pod{Name: name}, UID: name, Created: time.Unix(1000, 0).Add(-age),
+			Containers: []intent.Container{{Name: "c", Requests: requests}},
+		}
+	}
+	both, vfsAlone := map[string]int{gpus: 1, vfs: 1}, map[string]int{vfs: 1}
+	pods := []intent.Pod{pod("old", time.Hour, both), pod("young", time.Minute, vfsAlone)}
+	for progress, want := range map[progress]string{progressOpen: "old", progressComplete: "young"} {
+		e := &evidence{
+			Resources: announced(t), Newest: &recipient{ID: 1, Devices: kubelet.Devices{gpus: {"g1"}}},
+			Progress: progress, Recent: true,
+			Answer: kubelet.Read(intent.Answer{Source: intent.Kubelet, Pods: pods}, nil),
+		}
+		c, _ := e.IdentifyContainer(&api.PreferRequest{Resource: vfs, Available: []string{"v1", "v2"}, Size: 1})
+		if c.Asker == nil || c.Asker.Pod.Name != want {
+			t.Errorf("progress %d: %+v asks, want pod %s", progress, c.Asker, want)
+		}
+	}
+}
+
 // announced are the two resources without devices.
 func announced(t *testing.T) (set device.Resources) {
 	t.Helper()
