@@ -178,7 +178,7 @@ type cpus struct {
 func (b requestBuilder) predictNodes() (nodes model.Mask, admitted bool) {
 	c := b.container
 	if b.ScopePod {
-		return b.Rule.Nodes(b.demands(intent.Total(c.Asker.Beside), b.addPods))
+		return b.Rule.Nodes(b.demands(totalRequests(c.Asker.Beside), b.addPods))
 	}
 	demands := b.demands(c.Asker.Requests, b.addOwn)
 	if read, err := b.cpus.Get(); err == nil && c.Asker.CPUs > 0 {
@@ -189,6 +189,31 @@ func (b requestBuilder) predictNodes() (nodes model.Mask, admitted bool) {
 		nodes, admitted = b.Rule.Nodes(demands)
 	}
 	return nodes, admitted
+}
+
+// totalRequests returns the devices that the kubelet aligns for a pod as a whole, by resource (scope pod).
+func totalRequests(of []intent.Container) map[string]int {
+	names := map[string]int{}
+	for _, c := range of {
+		for name := range c.Requests {
+			names[name] = 0
+		}
+	}
+	sorted := slices.Sorted(maps.Keys(names))
+	var containers []model.Container
+	for _, c := range of {
+		one := model.Container{Role: c.Role}
+		for name, count := range c.Requests {
+			one.Requests = append(one.Requests, model.Request{
+				Resource: slices.Index(sorted, name), Count: count,
+			})
+		}
+		containers = append(containers, one)
+	}
+	for _, r := range model.Total(containers) {
+		names[sorted[r.Resource]] = r.Count
+	}
+	return names
 }
 
 // demands returns the device demands of requests, to which add adds the devices that are free for them alone.

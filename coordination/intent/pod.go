@@ -66,31 +66,6 @@ func (p Pod) Of(index int) kubelet.Container {
 	return kubelet.Container{Pod: p.Pod, Name: p.Containers[index].Name}
 }
 
-// Total returns the devices that the kubelet aligns for a pod as a whole, by resource (scope pod).
-func Total(of []Container) map[string]int {
-	names := map[string]int{}
-	for _, c := range of {
-		for name := range c.Requests {
-			names[name] = 0
-		}
-	}
-	sorted := slices.Sorted(maps.Keys(names))
-	var containers []model.Container
-	for _, c := range of {
-		one := model.Container{Role: c.Role}
-		for name, count := range c.Requests {
-			one.Requests = append(one.Requests, model.Request{
-				Resource: slices.Index(sorted, name), Count: count,
-			})
-		}
-		containers = append(containers, one)
-	}
-	for _, r := range model.Total(containers) {
-		names[sorted[r.Resource]] = r.Count
-	}
-	return names
-}
-
 // newPod returns a pod with the containers that request devices.
 func newPod(p *corev1.Pod, policy Policy) Pod {
 	pod := Pod{
