@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -158,9 +157,9 @@ type term struct {
 
 // begin starts the work besides the answers, until ctx is done. The coordinator's file is written until
 // writing is done. A panic ends the term.
-func (t *term) begin(ctx, writing context.Context, checked func()) {
+func (t *term) begin(ctx, writing context.Context, listener Listener, checked func()) {
 	t.start(&t.others, func() error { return t.coordinator.StayTidy(ctx) })
-	t.start(&t.others, func() error { return t.config.Socket.AwaitReplaced(ctx, checked) })
+	t.start(&t.others, func() error { return listener.AwaitReplaced(ctx, checked) })
 	t.start(&t.others, func() error { t.sources.Run(ctx); return nil })
 	if t.config.Publisher != nil {
 		plugins := published{t.coordinator, t.sources, t.config.Intent.Policy}
@@ -183,13 +182,13 @@ func (t *term) start(group *sync.WaitGroup, work func() error) {
 // no longer changes, other work ends, the socket is removed, and the last write begins. It calls serving with
 // the server and at the end with nil, and checked after each check of the socket.
 func (t *term) serve(
-	ctx context.Context, listener net.Listener, serving func(*nodeServer), checked func(),
+	ctx context.Context, listener Listener, serving func(*nodeServer), checked func(),
 ) error {
 	ctx, t.end = context.WithCancelCause(ctx)
 	defer t.end(nil)
 	writing, save := context.WithCancel(context.WithoutCancel(ctx))
 	defer save()
-	t.begin(ctx, writing, checked)
+	t.begin(ctx, writing, listener, checked)
 	own := &nodeServer{
 		coordinator: t.coordinator, remarks: remarks{t.config, t.sources},
 		clients: t.config.Socket.Credentials(), calls: make(system.Turn, maxCalls), log: t.config.Log,

@@ -318,6 +318,32 @@ func TestForeignRunDir(t *testing.T) {
 	}
 }
 
+// A socket that is replaced before the server begins to watch it is noticed all the same.
+func TestSocketIsReplacedAtOnce(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	if err := makeRunDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := (unixSocket{dir}).Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	foreign, err := net.Listen("unix", filepath.Join(filepath.Dir(dir), "foreign"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer foreign.Close()
+	if err := os.Rename(foreign.Addr().String(), SocketPath(dir)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), electionPause/2)
+	defer cancel()
+	if err := listener.AwaitReplaced(ctx, func() {}); !errors.Is(err, errReplaced) {
+		t.Errorf("%v, want %v", err, errReplaced)
+	}
+}
+
 // A server whose socket is gone, or is another process's, serves anew at once: nobody new would find it.
 func TestReplacedSocketIsNoticed(t *testing.T) {
 	for name, replace := range map[string]func(socket, other string) error{

@@ -30,14 +30,19 @@ type Socket interface {
 	// Dial returns a client with the options of the protocol. The client connects on the first call.
 	Dial(options ...grpc.DialOption) (*grpc.ClientConn, error)
 	// Listen binds the socket. Must be called with the lock.
-	Listen() (net.Listener, error)
+	Listen() (Listener, error)
 	// Credentials returns the server's check of clients.
 	Credentials() credentials.TransportCredentials
-	// AwaitReplaced returns an error after a replacement of the socket, nil after ctx is done. Each check calls
-	// looked.
-	AwaitReplaced(ctx context.Context, looked func()) error
 	// Remove removes the socket.
 	Remove() error
+}
+
+// Listener is a bound socket.
+type Listener interface {
+	net.Listener
+	// AwaitReplaced returns an error if the socket has been replaced since it was bound, nil after ctx is done.
+	// Each check calls looked.
+	AwaitReplaced(ctx context.Context, looked func()) error
 }
 
 // unixSocket is the unix socket in a run directory.
@@ -50,12 +55,14 @@ func (s unixSocket) Dial(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 }
 
 // Listen binds the socket, for a limited number of connections.
-func (s unixSocket) Listen() (net.Listener, error) {
+func (s unixSocket) Listen() (Listener, error) {
 	listener, err := s.bind()
 	if err != nil {
 		return nil, err
 	}
-	return limitedListener{listener, make(chan struct{}, maxConnections)}, nil
+	path := SocketPath(s.runDir)
+	bound, _ := system.Identify(path)
+	return limitedListener{listener, path, bound, make(chan struct{}, maxConnections)}, nil
 }
 
 // bind binds the socket. An existing socket belongs to an ended process. The caller removes the socket,
@@ -96,15 +103,10 @@ var errReplaced = errors.New("the coordination socket was removed or replaced")
 
 // AwaitReplaced watches the file: each change, such as removal or replacement, causes a check. Further checks
 // every electionPause detect changes of parent directories, also on file systems without notification.
-func (s unixSocket) AwaitReplaced(ctx context.Context, looked func()) error {
-	path := SocketPath(s.runDir) // not the directory, with its many writes
-	ours, ok := system.Identify(path)
-	if !ok {
-		return errReplaced
-	}
-	watch := system.Watch{Paths: []string{path}, Interval: electionPause}
+func (l limitedListener) AwaitReplaced(ctx context.Context, looked func()) error {
+	watch := system.Watch{Paths: []string{l.path}, Interval: electionPause}
 	return watch.Run(ctx, func() error {
-		if now, _ := system.Identify(path); now != ours {
+		if now, found := system.Identify(l.path); !found || now != l.bound {
 			return errReplaced
 		}
 		looked()
@@ -115,7 +117,9 @@ func (s unixSocket) AwaitReplaced(ctx context.Context, looked func()) error {
 // limitedListener rejects connections beyond its slots.
 type limitedListener struct {
 	*net.UnixListener
-	slots chan struct{} // with room for maxConnections
+	path  string          // not that of the directory, with its many writes
+	bound system.Identity // of the socket when it was bound
+	slots chan struct{}   // with room for maxConnections
 }
 
 // Accept returns the next connection within the limit, and closes other connections.

@@ -79,7 +79,7 @@ func serveTeller(
 	}()
 	go func() {
 		defer close(looked)
-		if err := socket.AwaitReplaced(ctx, func() {}); err != nil {
+		if err := listener.AwaitReplaced(ctx, func() {}); err != nil {
 			cancel(err)
 		}
 	}()

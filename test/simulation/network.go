@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -120,7 +121,7 @@ func (s *socket) connect(ctx context.Context) (net.Conn, error) {
 }
 
 // Listen binds the socket, in place of any earlier server's.
-func (s *socket) Listen() (net.Listener, error) {
+func (s *socket) Listen() (coordination.Listener, error) {
 	if s.isDead() {
 		return nil, errRefused
 	}
@@ -138,7 +139,7 @@ func (*socket) Credentials() credentials.TransportCredentials { return insecure.
 const lookPause = 5 * time.Second
 
 // AwaitReplaced checks the socket until ctx is done: nobody replaces it.
-func (*socket) AwaitReplaced(ctx context.Context, looked func()) error {
+func (*listener) AwaitReplaced(ctx context.Context, looked func()) error {
 	for {
 		looked()
 		select {

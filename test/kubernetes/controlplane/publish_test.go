@@ -119,7 +119,8 @@ func (c *cluster) anotherNode(t *testing.T) {
 	own := c.Client(c.publisher("a", "a").Server).Discovery().RESTClient()
 	c.refused(t, "labels of tandem.dev and numa.kubenexus.io alone", func() error {
 		return own.Patch(types.ApplyPatchType).AbsPath("/apis/nfd.k8s-sigs.io/v1alpha1/namespaces", daemonNamespace,
-			"nodefeatures/tandem-a").Param("fieldManager", "tandem").Body([]byte(foreignFeature)).Do(t.Context()).Error()
+			"nodefeatures/tandem-a").Param("fieldManager", "tandem").Body([]byte(foreignFeature)).
+			Do(t.Context()).Error()
 	})
 	daemon := c.Client(c.Bearer(c.token(c.create(daemonOf("reader", "a")))))
 	_, err := daemon.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/tandem-k8s/tandem/coordination"
 )
 
 // buffer is the buffer of a connection in bytes.
@@ -120,13 +122,18 @@ type statusSocket struct{}
 func (statusSocket) Dial(...grpc.DialOption) (*grpc.ClientConn, error) { return nil, errRefused }
 
 // Listen binds nothing.
-func (statusSocket) Listen() (net.Listener, error) { return bufconn.Listen(buffer), nil }
+func (statusSocket) Listen() (coordination.Listener, error) {
+	return statusListener{bufconn.Listen(buffer)}, nil
+}
 
 // Credentials admits everyone.
 func (statusSocket) Credentials() credentials.TransportCredentials { return insecure.NewCredentials() }
 
-// AwaitReplaced waits: nobody replaces the socket.
-func (statusSocket) AwaitReplaced(ctx context.Context, _ func()) error {
+// statusListener is a socket that nobody replaces.
+type statusListener struct{ net.Listener }
+
+// AwaitReplaced waits until ctx is done.
+func (statusListener) AwaitReplaced(ctx context.Context, _ func()) error {
 	<-ctx.Done()
 	return nil
 }
