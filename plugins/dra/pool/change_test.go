@@ -141,21 +141,6 @@ func TestNoPairWithAVFThatIsHeld(t *testing.T) {
 	}
 }
 
-// A VF that fails after it was published stays in its pair, but enters no other one while a VF works.
-func TestAFailedVFEntersNoPair(t *testing.T) {
-	t.Parallel()
-	machine := load(t, "oci-mi300x-derived", 4)
-	machine.VFs = slices.Clone(machine.VFs)
-	options := sharing // a claim for the third VF has the first one, which is the GPU's own
-	options.Bound = map[string]string{"vf-0c-00-3": machine.VFs[0].ID}
-	machine.VFs[1].Fault = "the PF has no carrier"
-	options.WasSound = map[string]bool{machine.VFs[1].ID: true}
-	want := []string{machine.VFs[3].ID}
-	if got := pool.Build(machine, options).Devices["pair-11-00-0"].VFs; !slices.Equal(got, want) {
-		t.Errorf("the pair has %v, not %v", got, want)
-	}
-}
-
 // Each GPU is published with a usable VF, if its switch has one. VFs that are unhealthy or held by pods do
 // not take the place of usable VFs, nor count among the VFs of a limited number.
 func TestPairsHaveUsableVFs(t *testing.T) {

@@ -110,7 +110,6 @@ func (g *group) matchPartners(
 	g.reserveVFs(own, isUsable)
 	isFree := func(vf *VF) bool { return isUsable(vf) && !inUse[vf.ID] }
 	isReserved := func(vf *VF) bool { return isFree(vf) && slices.Contains(g.reserved, vf) }
-	isSound := func(vf *VF) bool { return vf.Unusable() == "" && !inUse[vf.ID] } // for a new pair
 	for _, p := range own {
 		if p.gpu.Held == "" && g.partner[p.gpu] == nil && !taken[p.vf] && isFree(p.vf) {
 			g.partner[p.gpu], taken[p.vf] = p.vf, true
@@ -120,7 +119,7 @@ func (g *group) matchPartners(
 		held bool
 		can  func(*VF) bool
 	}{
-		{false, isReserved}, {false, isSound}, {true, isReserved},
+		{false, isReserved}, {false, isFree}, {true, isReserved},
 		{true, func(*VF) bool { return true }},
 	} {
 		gpus := slices.DeleteFunc(slices.Clone(g.gpus), func(gpu *GPU) bool {
