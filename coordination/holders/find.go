@@ -3,6 +3,7 @@
 package holders
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -127,7 +128,7 @@ func (s *search) addAllocated() (left []Allocate) {
 		devices := kubelet.Devices{}
 		maps.Copy(devices, open.Devices)
 		devices[a.Resource] = a.IDs
-		open.Devices = devices
+		open.UID, open.Devices = cmp.Or(open.UID, a.UID), devices
 	}
 	return left
 }
@@ -139,7 +140,8 @@ func (s *search) openOf(a Allocate) *Holder {
 			h.Open = true // a holder of the last search
 			return h
 		}
-		same := a.UID == "" || h.UID == a.UID && h.Name == a.Name
+		isNamed := h.UID == a.UID || h.UID == "" && h.Pod == a.Pod
+		same := a.UID == "" || isNamed && h.Name == a.Name
 		if h.Open && same && len(h.Devices[a.Resource]) == 0 {
 			return h
 		}

@@ -120,6 +120,16 @@ func TestFind(t *testing.T) {
 			},
 			want: []string{"g1:  a/c open"},
 		},
+		"but an Allocate says whose container List shows": {
+			Sources: holders.Sources{
+				View: view(map[string]string{"a/c": gpus + " g1"}), Recorded: read(record(t, nil)),
+				Pods: living(false, map[string]string{"u1": "a", "u2": "a"}),
+				Allocates: []holders.Allocate{
+					{Resource: vfs, IDs: []string{"v1"}, UID: "u2", Pod: kubelet.Pod{Name: "a"}, Name: "c"},
+				},
+			},
+			want: []string{"g1: u2 a/c open", "v1: u2 a/c open"}, left: 1,
+		},
 		"pods beside a list that is not all can live": {
 			Sources: holders.Sources{Recorded: read(two), Pods: living(false, map[string]string{"u2": "b"})},
 			want:    []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
