@@ -61,22 +61,16 @@ type gates struct {
 
 	mu     sync.Mutex
 	newest features
-	losses map[string]loss // by gate
-}
-
-// loss records that fields of an apparently enabled gate were lost, for example because one of several API
-// servers is older. The gate counts as disabled until an answer of the API server has the fields, lossPause
-// later or from another version.
-type loss struct {
-	at     time.Time
-	server string // version of the API server at that time
+	// when fields of an apparently enabled gate were lost, for example because one of several API servers is
+	// older. The gate counts as disabled until the API server keeps the fields in a probe, lossPause later
+	losses map[string]time.Time
 }
 
 // lossPause is the least time from a loss to the next one: each changes all published slices.
 const lossPause = time.Hour
 
 func newGates(client kubernetes.Interface, nodeName string, log *slog.Logger) *gates {
-	return &gates{client: client, nodeName: nodeName, log: log, losses: map[string]loss{}}
+	return &gates{client: client, nodeName: nodeName, log: log, losses: map[string]time.Time{}}
 }
 
 func (g *gates) currentFeatures() features {
@@ -94,7 +88,7 @@ func (g *gates) recordLoss(names []string) bool {
 	before := g.currentFeatures()
 	g.mu.Lock()
 	for _, gate := range names {
-		g.losses[gate] = loss{time.Now(), g.newest.Server}
+		g.losses[gate] = time.Now()
 	}
 	g.mu.Unlock()
 	return g.currentFeatures() != before
@@ -137,9 +131,11 @@ func (g *gates) askFeatures(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.newest = now
-	has := map[string]bool{gateCounters: now.Counters, gateTaints: now.Taints}
-	maps.DeleteFunc(g.losses, func(gate string, l loss) bool {
-		return has[gate] && (l.server != now.Server || time.Since(l.at) >= lossPause)
+	kept := map[string]bool{
+		gateCounters: counters != nil && now.Counters, gateTaints: taints != nil && now.Taints,
+	}
+	maps.DeleteFunc(g.losses, func(gate string, at time.Time) bool {
+		return kept[gate] && time.Since(at) >= lossPause
 	})
 	return nil
 }

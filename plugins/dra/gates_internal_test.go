@@ -11,6 +11,7 @@ import (
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
 	fakediscovery "k8s.io/client-go/discovery/fake"
@@ -20,14 +21,18 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// A gate whose fields were lost counts as off until an answer has the fields: an hour later, or of another
-// version of the API server.
+// A gate whose fields were lost counts as off until a probe keeps the fields an hour later, whatever the API
+// servers that answer.
 func TestLostGateIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, kept := fake.NewClientset(), true
 		discovery := client.Discovery().(*fakediscovery.FakeDiscovery)
 		discovery.FakedServerVersion = &version.Info{GitVersion: "v1.36.3"}
+		forbidden := false
 		create := func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if forbidden {
+				return true, nil, apierrors.NewForbidden(resourceapi.Resource("resourceslices"), "", nil)
+			}
 			slice := action.(clienttesting.CreateAction).GetObject().(*resourceapi.ResourceSlice)
 			if !kept {
 				slice.Spec.SharedCounters = nil
@@ -57,12 +62,13 @@ func TestLostGateIsTriedAgain(t *testing.T) {
 		kept = true
 		ask("after the hour", true)
 		g.recordLoss([]string{gateCounters})
-		kept, discovery.FakedServerVersion = false, &version.Info{GitVersion: "v1.35.6"}
-		ask("by an older server", false)
-		kept, discovery.FakedServerVersion = true, &version.Info{GitVersion: "v1.36.3"}
-		ask("by the server of the loss", false)
 		discovery.FakedServerVersion = &version.Info{GitVersion: "v1.37.1"}
-		ask("by a newer server", true)
+		ask("by a newer server", false)
+		<-time.After(lossPause)
+		forbidden = true
+		ask("without a probe", false)
+		forbidden = false
+		ask("after another hour", true)
 	})
 }
 
