@@ -40,13 +40,12 @@ func (l Level) String() string {
 // MarshalText returns the result of String.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads the name of a level; other text is an error.
+// UnmarshalText reads the name of a level. Any other text, such as a level of a later version, is UNK.
 func (l *Level) UnmarshalText(text []byte) error {
-	i := slices.Index(levelNames[:], string(text))
-	if i < 0 {
-		return fmt.Errorf("parse distance %q: want one of %v", text, levelNames)
+	*l = UNK
+	if i := slices.Index(levelNames[:], string(text)); i >= 0 {
+		*l = Level(i)
 	}
-	*l = Level(i)
 	return nil
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Decision is one question of the kubelet and what came of it.
@@ -69,8 +68,8 @@ func newDecisions(answer *api.ExplainResponse) []Decision {
 			d.Planned[name] = ids.GetIds()
 		}
 		for _, p := range m.GetPairs() {
-			pair := machine.Pair{GPU: p.GetGpu(), VF: p.GetVf(), Distance: topology.UNK}
-			_ = pair.Distance.UnmarshalText([]byte(p.GetDistance())) // a level of a later version stays unknown
+			pair := machine.Pair{GPU: p.GetGpu(), VF: p.GetVf()}
+			_ = pair.Distance.UnmarshalText([]byte(p.GetDistance())) // without error
 			d.Pairs = append(d.Pairs, pair)
 		}
 		for _, o := range m.GetOptions() {

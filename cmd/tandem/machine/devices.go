@@ -193,12 +193,12 @@ type Pair struct {
 	GPU      string         `json:"gpu,omitempty"` // absent for a VF without a GPU
 	VF       string         `json:"vf"`
 	Distance topology.Level `json:"distance"`          // UNK without a GPU
-	Bridges  int            `json:"bridges,omitempty"` // crossed ones; absent for none and for an unknown number
+	Bridges  *int           `json:"bridges,omitempty"` // crossed ones; absent if unknown
 }
 
 // NewPair converts a pair of package placement.
 func NewPair(p placement.Pair) Pair {
-	return Pair{p.GPU.ID, p.VF.ID, p.Distance.Level, p.Distance.Bridges}
+	return Pair{p.GPU.ID, p.VF.ID, p.Distance.Level, &p.Distance.Bridges}
 }
 
 // Views are views of a machine's devices for requests of VFs.

@@ -196,7 +196,7 @@ func newEnd(sys fs.FS, tree *topology.Tree, vf topology.Address, gpu *GPU) traff
 		return e
 	}
 	distance := tree.Distance(gpu.Address, vf)
-	e.Distance, e.Bridges = distance.Level, distance.Bridges
+	e.Distance, e.Bridges = distance.Level, &distance.Bridges
 	if d, ok := tree.Device(gpu.Address); ok {
 		e.GPULanes, e.GPUMax = d.PCIe.Width, d.PCIe.MaxWidth
 	}
