@@ -189,12 +189,12 @@ const (
 
 // CutUnoffered cuts a note about devices of a kind that no plugin offers before its reasons.
 func CutUnoffered(note string) (kind device.Kind, devices, reasons string, found bool) {
-	for kind, plugin := range map[device.Kind]string{device.GPU: noGPUPlugin, device.VF: noVFPlugin} {
-		if devices, reasons, found := strings.Cut(note, plugin); found {
-			return kind, devices + plugin, reasons, true
-		}
+	kind, plugin := device.GPU, noGPUPlugin
+	if strings.HasPrefix(note, noVFPlugin) {
+		kind, plugin = device.VF, noVFPlugin
 	}
-	return "", "", "", false
+	devices, reasons, found = strings.Cut(note, plugin)
+	return kind, devices + plugin, reasons, found
 }
 
 // OffersGPUs reports whether a connected plugin offers GPUs.
