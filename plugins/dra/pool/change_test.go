@@ -141,6 +141,50 @@ func TestNoPairWithAVFThatIsHeld(t *testing.T) {
 	}
 }
 
+// A PF that loses its carrier, and with it all of its VFs, leaves each pair its VF.
+func TestALostCarrierMovesNoPair(t *testing.T) {
+	t.Parallel()
+	machine := load(t, "oci-mi300x-derived", 4)
+	options := sharing
+	options.Bound = map[string]string{"vf-0c-00-3": machine.VFs[0].ID}
+	options.InUse = map[string]string{machine.VFs[0].ID: "vf-0c-00-3"}
+	before := pool.Build(machine, options)
+	machine.VFs, options.WasSound = slices.Clone(machine.VFs), map[string]bool{}
+	for i, vf := range machine.VFs {
+		options.WasSound[vf.ID] = true
+		if vf.Function() == machine.VFs[0].Function() {
+			machine.VFs[i].Fault = "the PF has no carrier"
+		}
+	}
+	after := pool.Build(machine, options)
+	for name, d := range before.Devices {
+		if got := after.Devices[name].VFs; !slices.Equal(got, d.VFs) {
+			t.Errorf("%s has %v, not %v", name, got, d.VFs)
+		}
+	}
+}
+
+// While all other VFs of a switch have failed, a GPU is published with one of these, not with a VF that a
+// claim has.
+func TestNoPairWithAVFOfAClaim(t *testing.T) {
+	t.Parallel()
+	machine := load(t, "oci-mi300x-derived", 4)
+	machine.VFs = slices.Clone(machine.VFs)
+	held := machine.VFs[0].ID // the GPU's own, which a claim has through the third VF
+	options := sharing
+	options.Bound = map[string]string{"vf-0c-00-3": held}
+	options.InUse = map[string]string{held: "vf-0c-00-3"}
+	options.WasSound = map[string]bool{}
+	for i := 1; i < 4; i++ {
+		machine.VFs[i].Fault = "the PF has no carrier"
+		options.WasSound[machine.VFs[i].ID] = true
+	}
+	p := pool.Build(machine, options)
+	if got := p.Devices["pair-11-00-0"].VFs; slices.Contains(got, held) {
+		t.Errorf("the pair has %v of a claim: %v", got, device(t, p, "pair-11-00-0").Taints)
+	}
+}
+
 // Each GPU is published with a usable VF, if its switch has one. VFs that are unhealthy or held by pods do
 // not take the place of usable VFs, nor count among the VFs of a limited number.
 func TestPairsHaveUsableVFs(t *testing.T) {
