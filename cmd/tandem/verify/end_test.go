@@ -28,8 +28,8 @@ func TestEndsOfMachines(t *testing.T) {
 		want             trafficEnd
 	}{
 		{"oci-mi300x-derived", "0000:0c:00.1", "0000:11:00.0", trafficEnd{Facts: Facts{RDMA: "mlx5_8",
-			Pair: machine.Pair{Distance: topology.PIX, Bridges: new(1)}, State: "4: ACTIVE", Rate: "400 Gb/sec (4X NDR)",
-			RateGbps: 400}}},
+			Pair:  machine.Pair{Distance: topology.PIX, Bridges: new(1)},
+			State: "4: ACTIVE", Rate: "400 Gb/sec (4X NDR)", RateGbps: 400}}},
 		{"nv-h800-8x8", "0000:0e:00.1", "0000:34:00.0", trafficEnd{Facts: Facts{RDMA: "mlx5_10",
 			Pair: machine.Pair{Distance: topology.NODE, Bridges: new(4)},
 			PCIe: topology.PCIeLink{Speed: 32, Width: 16}, GPULanes: 16, State: "4: ACTIVE",
