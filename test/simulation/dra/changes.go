@@ -11,9 +11,10 @@ import (
 )
 
 // Times of the driver after a change of the feature gates: gatesPause of package dra is the time between two
-// looks. A gate that was lost counts as on after a number of looks, which doubles with each loss.
+// looks. A gate that was lost counts as on with the first look after lossPause of package dra.
 const (
 	gatesPause = 10*time.Minute + 10*time.Second
+	lossPause  = time.Hour
 	maxLosses  = 2 // then a new process, to save time
 )
 
@@ -109,7 +110,10 @@ func (s *Simulation) outlastGates(newest *process) {
 	s.server.wipe()
 	seeds.Sleep(recovery)
 	s.checkShared()
-	seeds.Sleep(time.Duration(1+1<<newest.losses) * gatesPause)
+	seeds.Sleep(2 * gatesPause)
+	if newest.losses > 0 {
+		seeds.Sleep(lossPause)
+	}
 	s.checkBuilt()
 	if waiting == nil {
 		return
