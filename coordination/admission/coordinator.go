@@ -184,7 +184,7 @@ func (c *Coordinator) reportDecision(tx *transaction) bool {
 	if tx.paired == nil {
 		return true
 	}
-	all := func() device.Resources { return pairedDevices(tx.state, tx.paired, c.current()) }
+	all := func() []pairs.Device { return pairedDevices(tx.state, tx.paired, c.current()) }
 	return c.pairs.Complete(tx.paired.Files, tx.paired.VFs, tx.tree, all)
 }
 

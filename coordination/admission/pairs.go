@@ -64,11 +64,24 @@ func gpusOf(s *state, resource string, ids []string, now time.Time) placement.Ha
 
 // pairedDevices returns the devices of a record of a state, with later devices if the admission is still open
 // in the current state.
-func pairedDevices(s *state, a *openAdmission, current *state) device.Resources {
+func pairedDevices(s *state, a *openAdmission, current *state) []pairs.Device {
 	if current.open != nil && slices.Equal(current.open.Files, a.Files) {
 		s, a = current, current.open
 	}
-	return s.resources.Select(a.Devices)
+	return pairDevices(s.resources, a.Devices)
+}
+
+// pairDevices returns devices of several resources by address, without unannounced resources.
+func pairDevices(announced device.Resources, devices kubelet.Devices) (all []pairs.Device) {
+	for name, ids := range devices {
+		if r := announced[name]; r != nil {
+			for _, d := range r.Select(ids) {
+				all = append(all, pairs.Device{Device: d, Resource: name, Kind: r.Kind})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b pairs.Device) int { return device.Compare(a.Device, b.Device) })
+	return all
 }
 
 // doubtedFiles returns the record of the pairs files of a container whose VFs only seemed to be the other
@@ -143,7 +156,7 @@ func (c *Coordinator) tidyPairs() {
 	if s.open != nil {
 		open = s.open.Files
 	}
-	c.pairs.Tidy(s.tree, containers, recorded.Identity, open, func(of kubelet.Devices) device.Resources {
-		return s.resources.Select(of)
+	c.pairs.Tidy(s.tree, containers, recorded.Identity, open, func(of kubelet.Devices) []pairs.Device {
+		return pairDevices(s.resources, of)
 	})
 }

@@ -151,7 +151,7 @@ func TestASlowWriteHasWhatCameSince(t *testing.T) {
 	slow := c.current().clone()
 	slow.open.Files = []string{filepath.Join(t.TempDir(), "pairs.json")}
 	c.state.Store(slow)
-	if got := pairedDevices(slow, slow.open, c.current()); len(got) != 1 || got[vfs] == nil {
+	if got := pairedDevices(slow, slow.open, c.current()); len(got) != 1 || got[0].ID != vf.ID {
 		t.Errorf("the container has %v, want the VF", got)
 	}
 	a.allocated(gpus, []string{gpu.ID})

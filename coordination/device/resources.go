@@ -198,15 +198,6 @@ func (s Resources) Only(devices map[string][]string) (ours map[string][]string) 
 	return ours
 }
 
-// Select returns the announced resources among devices, with these devices alone.
-func (s Resources) Select(devices map[string][]string) Resources {
-	selected := Resources{}
-	for name, ids := range s.Only(devices) {
-		selected[name] = NewResource(name, s[name].Kind, s[name].Select(ids))
-	}
-	return selected
-}
-
 // Held returns the devices of a kind by address and ID.
 func (s Resources) Held(devices map[string][]string, kind Kind) (held []Device) {
 	for name, ids := range devices {

@@ -17,45 +17,50 @@ import (
 )
 
 // firstPair returns a GPU and a VF of a recorded machine.
-func firstPair(t *testing.T) (tree *topology.Tree, of device.Resources) {
+func firstPair(t *testing.T) (tree *topology.Tree, all []Device) {
 	t.Helper()
 	tree, err := machines.Tree("oci-mi300x-derived", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	of = device.Resources{}
+	kinds := map[device.Kind]bool{}
 	for d := range tree.Devices() {
 		kind := device.VF
 		if d.Class.IsGPU() {
 			kind = device.GPU
 		}
-		if of[string(kind)] != nil || kind == device.VF && !d.IsVF() {
+		if kinds[kind] || kind == device.VF && !d.IsVF() {
 			continue
 		}
+		kinds[kind] = true
 		one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
-		of[string(kind)] = device.NewResource(string(kind), kind, []device.Device{one})
+		all = append(all, Device{one, string(kind), kind})
 	}
-	return tree, of
+	return tree, all
 }
 
 // Whichever step fails, or ends the process, while a container's file is completed: without a power failure
 // the file is the old or the new one; and the next look completes the file, and removes temporary files.
 func TestEveryStepOfAPairsFile(t *testing.T) {
 	t.Parallel()
-	tree, of := firstPair(t)
+	tree, all := firstPair(t)
 	disk.Each(t, func(t *testing.T, fault *disk.Case) {
 		dir := filepath.Join(t.TempDir(), "pairs file")
 		name := filepath.Join(dir, "container.json")
 		start := func() *Folder { return NewFolder(fault.Disk.Disk(), dir, slog.New(slog.DiscardHandler)) }
-		vf := of[string(device.VF)]
-		vfs := []VF{namedVF(tree, vf.Name, vf.Ordered()[0])}
-		before, after := New(vfs), Compose(tree, of, vfs)
+		var vfs []VF
+		for _, d := range all {
+			if d.Kind == device.VF {
+				vfs = append(vfs, d.namedVF(tree))
+			}
+		}
+		before, after := New(vfs), Compose(tree, all, vfs)
 		if err := before.Write(fault.Disk.Disk(), name); err != nil {
 			t.Fatal(err)
 		}
 		said := false
 		struck := fault.During(t, func() {
-			said = start().Complete([]string{name}, vfs, tree, func() device.Resources { return of })
+			said = start().Complete([]string{name}, vfs, tree, func() []Device { return all })
 		})
 		got, err := Read(name)
 		if !fault.Power && (err != nil || !cmp.Equal(got, before) && !cmp.Equal(got, after)) {
@@ -67,7 +72,7 @@ func TestEveryStepOfAPairsFile(t *testing.T) {
 		folder := start()
 		for size := range int64(2) { // of the kubelet's checkpoint, which is written in between
 			folder.Tidy(tree, []kubelet.Granted{{Container: "pod/main", Mounts: []string{name}}},
-				kubelet.Identity{Size: size}, nil, func(kubelet.Devices) device.Resources { return of })
+				kubelet.Identity{Size: size}, nil, func(kubelet.Devices) []Device { return all })
 		}
 		if healed, err := Read(name); err != nil || !cmp.Equal(healed, after) {
 			t.Errorf("after the next look: %+v, %v; want %+v", healed, err, after)

@@ -149,7 +149,7 @@ func (f *Folder) Has(file string) bool { return filepath.Join(f.path, filepath.B
 // files of the container have the same content, because the kubelet mounts only one file. Complete reads the
 // container's devices under the lock, so that the last write contains all devices. Complete logs errors and
 // returns false if a file is not written.
-func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all func() device.Resources) bool {
+func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all func() []Device) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	complete := true
@@ -169,7 +169,7 @@ func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all fun
 // as known, and a file is only removed if a later checkpoint lacks the file too.
 func (f *Folder) Tidy(
 	tree *topology.Tree, containers []kubelet.Granted, recorded kubelet.Identity, open []string,
-	of func(kubelet.Devices) device.Resources,
+	devices func(kubelet.Devices) []Device,
 ) {
 	f.tidying.Lock()
 	defer f.tidying.Unlock()
@@ -181,8 +181,8 @@ func (f *Folder) Tidy(
 		for _, file := range container.Mounts {
 			if f.Has(file) {
 				kept[file] = true
-				devices := of(container.Devices)
-				f.changeFile(func() { f.restoreFile(file, tree, container, devices) })
+				all := devices(container.Devices)
+				f.changeFile(func() { f.restoreFile(file, tree, container, all) })
 			}
 		}
 	}
@@ -216,76 +216,74 @@ func (f *Folder) changeFile(change func()) {
 // restoreFile writes a container's pairs file if it is missing, of another boot, or lacks GPUs of the
 // container. If a container runtime has created a directory in place of a missing file, restoreFile removes
 // the directory.
-func (f *Folder) restoreFile(
-	file string, tree *topology.Tree, container kubelet.Granted, of device.Resources,
-) {
+func (f *Folder) restoreFile(file string, tree *topology.Tree, container kubelet.Granted, all []Device) {
 	before, err := readOf(f.disk, file)
-	gpus, functions := devicesOf(of, device.GPU), devicesOf(of, device.VF)
+	hasGPU := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.GPU })
+	hasVF := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.VF })
 	complete := err == nil &&
-		!(len(gpus) > 0 && slices.ContainsFunc(before.Pairs, func(p Pair) bool { return p.GPU == nil }))
-	if complete || len(functions) == 0 {
+		!(hasGPU && slices.ContainsFunc(before.Pairs, func(p Pair) bool { return p.GPU == nil }))
+	if complete || !hasVF {
 		return
 	}
 	var vfs []VF
 	for _, p := range before.Pairs {
 		vfs = append(vfs, p.VF)
 	}
-	if err != nil {
-		for _, r := range of.OfKind(device.VF) {
-			for _, d := range r.Ordered() {
-				vfs = append(vfs, namedVF(tree, r.Name, d))
-			}
+	for _, d := range all {
+		if d.Kind == device.VF && err != nil {
+			vfs = append(vfs, d.namedVF(tree))
 		}
 	}
 	if info, err := os.Lstat(file); err == nil && info.IsDir() {
 		_ = f.disk.Remove(file) // fails unless it is an empty directory
 	}
-	if err := Compose(tree, of, vfs).Write(f.disk, file); err != nil {
+	if err := Compose(tree, all, vfs).Write(f.disk, file); err != nil {
 		f.log.Error("a container's pairs file is missing", "container", container.Container, "error", err)
 		return
 	}
 	f.log.Info("restored pairs file", "container", container.Container, "file", file)
 }
 
-// devicesOf returns the devices of a kind, by address.
-func devicesOf(of device.Resources, kind device.Kind) (devices []device.Device) {
-	for _, r := range of.OfKind(kind) {
-		devices = append(devices, r.Ordered()...)
-	}
-	slices.SortFunc(devices, device.Compare)
-	return devices
+// Device is a device with its resource.
+type Device struct {
+	device.Device
+	Resource string
+	Kind     device.Kind
 }
 
-// Compose returns the pairs file of a container with the GPUs and VFs of resources, each named once. VF names
-// come from the RDMA plugin.
-func Compose(tree *topology.Tree, of device.Resources, vfs []VF) File {
-	resource := map[string]string{} // by device ID
-	for _, r := range of {
-		for id := range r.Devices {
-			resource[id] = r.Name
+// Compose returns the pairs file of a container with these GPUs and VFs, each named once. VF names come from
+// the RDMA plugin.
+func Compose(tree *topology.Tree, all []Device, vfs []VF) File {
+	byID := map[string]Device{}
+	var gpus, functions []device.Device
+	for _, d := range all {
+		if d.Kind == device.VF {
+			functions = append(functions, d.Device)
+		} else {
+			gpus = append(gpus, d.Device)
 		}
+		byID[d.ID] = d
 	}
-	vf := func(id string, at topology.Address) VF {
+	vf := func(id string) VF {
 		if i := slices.IndexFunc(vfs, func(v VF) bool { return v.ID == id }); i >= 0 {
 			return vfs[i]
 		}
-		return VF{ID: id, Address: at, Resource: resource[id]}
+		return VF{ID: id, Address: byID[id].Address, Resource: byID[id].Resource}
 	}
-	gpus, functions := devicesOf(of, device.GPU), devicesOf(of, device.VF)
 	file := New(nil)
 	choice, err := placement.Choose(tree, placement.Request{
 		GPUs: []placement.Half{device.All(gpus)}, VFs: []placement.Half{device.All(functions)},
 	})
 	if err != nil || len(choice.Pairs) == 0 { // no GPU
 		for _, d := range functions {
-			file.Pairs = append(file.Pairs, Pair{VF: vf(d.ID, d.Address)})
+			file.Pairs = append(file.Pairs, Pair{VF: vf(d.ID)})
 		}
 		return file
 	}
 	for _, p := range choice.Pairs {
 		file.Pairs = append(file.Pairs, Pair{
-			GPU:      &GPU{ID: p.GPU.ID, Address: p.GPU.Address, Resource: resource[p.GPU.ID]},
-			VF:       vf(p.VF.ID, p.VF.Address),
+			GPU:      &GPU{ID: p.GPU.ID, Address: p.GPU.Address, Resource: byID[p.GPU.ID].Resource},
+			VF:       vf(p.VF.ID),
 			Distance: p.Distance.Level.String(),
 			Bridges:  p.Distance.Bridges,
 			Switch:   commonBridge(tree, p.GPU.Address, p.VF.Address),
@@ -310,8 +308,8 @@ func commonBridge(tree *topology.Tree, a, b topology.Address) *topology.Address 
 
 // namedVF returns the tree's names of a VF; a sub-function is not in the tree, and the names of its function
 // are not those of the sub-function.
-func namedVF(tree *topology.Tree, resource string, d device.Device) VF {
-	vf := VF{ID: d.ID, Address: d.Address, Resource: resource}
+func (d Device) namedVF(tree *topology.Tree) VF {
+	vf := VF{ID: d.ID, Address: d.Address, Resource: d.Resource}
 	function, ok := tree.Device(d.Address)
 	if !ok || topology.UnitOfID(d.ID).Name != d.Address.String() {
 		return vf

@@ -17,8 +17,13 @@ import (
 // of a function, and none of a sub-function of that function.
 func TestNamesInRestoredFile(t *testing.T) {
 	t.Parallel()
-	tree, of := firstPair(t)
-	at := of[string(device.VF)].Ordered()[0]
+	tree, all := firstPair(t)
+	at := all[0]
+	for _, d := range all {
+		if d.Kind == device.VF {
+			at = d
+		}
+	}
 	own, _ := tree.Device(at.Address)
 	for id, want := range map[string]string{
 		at.ID: own.RDMA[0], topology.ReplicaID(at.ID, 3): own.RDMA[0], "mlx5_core.sf.4": "",
@@ -29,9 +34,7 @@ func TestNamesInRestoredFile(t *testing.T) {
 		d.ID = id
 		NewFolder(system.Disk{}, dir, slog.New(slog.DiscardHandler)).Tidy(tree,
 			[]kubelet.Granted{{Container: "pod/main", Mounts: []string{name}}}, kubelet.Identity{}, nil,
-			func(kubelet.Devices) device.Resources {
-				return device.Resources{"vf": device.NewResource("vf", device.VF, []device.Device{d})}
-			})
+			func(kubelet.Devices) []Device { return []Device{d} })
 		read, err := Read(name)
 		if err != nil || len(read.Pairs) != 1 || read.Pairs[0].VF.RDMA != want {
 			t.Errorf("%s: %+v, %v; want the RDMA device %q", id, read, err, want)

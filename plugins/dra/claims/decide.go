@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -303,23 +304,20 @@ func (n *nodeIndex) orderDevices(devices []Prepared) (placement.Choice, error) {
 	return choice, nil
 }
 
-// resourcesOf returns the devices of a choice, by resource.
-func (n *nodeIndex) resourcesOf(choice placement.Choice) device.Resources {
-	gpus, vfs := map[string][]device.Device{}, map[string][]device.Device{}
-	for _, d := range choice.GPUs {
-		name := n.gpus[d.ID].Resource
-		gpus[name] = append(gpus[name], device.Device{ID: d.ID, Address: d.Address})
+// devicesOf returns the devices of a choice, with their resources.
+func (n *nodeIndex) devicesOf(choice placement.Choice) []pairs.Device {
+	var all []pairs.Device
+	for _, chosen := range choice.GPUs {
+		all = append(all, pairs.Device{
+			Device:   device.Device{ID: chosen.ID, Address: chosen.Address},
+			Resource: n.gpus[chosen.ID].Resource, Kind: device.GPU,
+		})
 	}
-	for _, d := range choice.VFs {
-		name := n.vfs[d.ID].Pool
-		vfs[name] = append(vfs[name], device.Device{ID: d.ID, Address: d.Address})
-	}
-	all := device.Resources{}
-	for name, devices := range gpus {
-		all[name] = device.NewResource(name, device.GPU, devices)
-	}
-	for name, devices := range vfs {
-		all[name] = device.NewResource(name, device.VF, devices)
+	for _, chosen := range choice.VFs {
+		all = append(all, pairs.Device{
+			Device:   device.Device{ID: chosen.ID, Address: chosen.Address},
+			Resource: n.vfs[chosen.ID].Pool, Kind: device.VF,
+		})
 	}
 	return all
 }

@@ -199,7 +199,7 @@ func (m *composition) addPairs(e *environment, tellers []*rdma.Pairs, choice pla
 	if len(named) == 0 {
 		return nil
 	}
-	told := pairs.Compose(m.index.state.Machine.Tree, m.index.resourcesOf(choice), named)
+	told := pairs.Compose(m.index.state.Machine.Tree, m.index.devicesOf(choice), named)
 	for _, t := range tellers {
 		if t.File != "" {
 			e.told, t.File = &told, e.file
