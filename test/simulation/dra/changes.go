@@ -15,7 +15,6 @@ import (
 const (
 	gatesPause = 10*time.Minute + 10*time.Second
 	lossPause  = time.Hour
-	maxLosses  = 2 // then a new process, to save time
 )
 
 // turn lets the node go back to device plugins for a cycle, by chance, and return to the driver.
@@ -70,7 +69,7 @@ func (s *Simulation) switchGate() {
 	s.switched = true
 	if before.counters && !after.counters || before.taints && !after.taints {
 		for _, p := range s.processes {
-			p.losses++
+			p.lost = true
 		}
 	}
 }
@@ -111,7 +110,7 @@ func (s *Simulation) outlastGates(newest *process) {
 	seeds.Sleep(recovery)
 	s.checkShared()
 	seeds.Sleep(2 * gatesPause)
-	if newest.losses > 0 {
+	if newest.lost {
 		seeds.Sleep(lossPause)
 	}
 	s.checkBuilt()

@@ -35,7 +35,7 @@ type process struct {
 	cancel  context.CancelFunc
 	done    chan error
 	drains  bool                // see dra.Config
-	losses  int                 // feature gates that went off meanwhile
+	lost    bool                // a feature gate went off meanwhile
 	known   bool                // the kubelet has registered the driver
 	aim     atomic.Pointer[aim] // the process is killed at a request
 	ended   error               // the result, after the end

@@ -324,7 +324,6 @@ func (s *Simulation) settle() error {
 func (s *Simulation) settleProcesses() error {
 	s.bury()
 	newest, anew := s.newest(), s.faults.IntN(2) == 0 && !s.switched
-	anew = anew || newest != nil && newest.losses > maxLosses
 	for _, p := range slices.Clone(s.processes) {
 		if p == newest && !anew {
 			continue
