@@ -68,6 +68,8 @@
 //   - withheld devices: own devices that a container has under another resource name, and pods of the
 //     checkpoint that have ended; devices and pods of the checkpoint; withholdPause; the checkpoint, then the
 //     kubelet's list of pods. Without either, those known last.
+//   - claimWatch: the devices of claims from an earlier time in DRA mode; those of claims.json; claimsPause;
+//     claims.json and the CDI specifications. Unreadable: those known last, or all devices.
 //   - own Allocates: the plugins' reports; one a resource, 256 without checkpoint; over with the next
 //     checkpoint; the checkpoint, then List.
 //   - found: the holders at the last question; 4,096 besides the checkpoint's; each question; the kubelet's

@@ -61,7 +61,7 @@ func (s unixSocket) Listen() (Listener, error) {
 		return nil, err
 	}
 	path := SocketPath(s.runDir)
-	bound, _ := system.Identify(path)
+	bound, _ := system.Identify(path) // zero if it is gone already, which is no later socket's
 	return limitedListener{listener, path, bound, make(chan struct{}, maxConnections)}, nil
 }
 
@@ -101,8 +101,8 @@ func (s unixSocket) Remove() error {
 // errReplaced means that the socket in the run directory is gone or belongs to another process.
 var errReplaced = errors.New("the coordination socket was removed or replaced")
 
-// AwaitReplaced watches the file: each change, such as removal or replacement, causes a check. Further checks
-// every electionPause detect changes of parent directories, also on file systems without notification.
+// AwaitReplaced checks the file after each change, such as removal or replacement. Further checks every
+// electionPause detect changes of parent directories, also on file systems without notification.
 func (l limitedListener) AwaitReplaced(ctx context.Context, looked func()) error {
 	watch := system.Watch{Paths: []string{l.path}, Interval: electionPause}
 	return watch.Run(ctx, func() error {
