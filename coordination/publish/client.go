@@ -56,7 +56,8 @@ type client struct {
 	node *owner // nil until the next request
 }
 
-// newClient returns a client of an API server, nil for that of this process's pod. It connects on first use.
+// newClient returns a client of an API server, nil for the API server of this process's pod. The client
+// connects on first use.
 func newClient(server *rest.Config, node string) (*client, error) {
 	if node == "" {
 		return nil, errors.New("the node's name is not known; set --node-name, or NODE_NAME from spec.nodeName")

@@ -102,27 +102,27 @@ func (s *Status) AskKubelet(ctx context.Context, dir string) {
 	}
 }
 
-// kubeletTimeout is how long to wait for the kubelet: it answers in milliseconds, and its limiter lets nobody
+// kubeletTimeout limits a question to the kubelet, which answers in milliseconds; its limiter lets no client
 // wait longer.
 const kubeletTimeout = time.Second
 
-// Kubelet is whether the kubelet answers.
+// Kubelet is the state of the kubelet, by its answers.
 type Kubelet struct {
-	State string `json:"state"`         // one of the states of a kubelet
-	Why   string `json:"why,omitempty"` // a sentence, where it is not up
+	State string `json:"state"`         // "up", "down" or "unknown"
+	Why   string `json:"why,omitempty"` // a sentence, if not up
 }
 
-// IsDown reports whether the kubelet does not answer; nil is an unknown one.
+// IsDown reports whether the kubelet does not answer; nil means that the state is unknown.
 func (k *Kubelet) IsDown() bool { return k != nil && k.State == kubeletDown }
 
 // The states of a kubelet.
 const (
 	kubeletUp      = "up"
 	kubeletDown    = "down"
-	kubeletUnknown = "unknown" // who asks does not see its socket
+	kubeletUnknown = "unknown" // the socket is not visible here
 )
 
-// askKubelet asks which devices the kubelet has to give; nil where it does not tell.
+// askKubelet returns the allocatable devices of the kubelet, nil without an answer, and the state.
 func askKubelet(ctx context.Context, dir string) (kubelet.Devices, Kubelet) {
 	socket := kubelet.PodResourcesSocket(dir)
 	if state := reachSocket(ctx, socket); state.State != kubeletUp {
@@ -139,23 +139,23 @@ func askKubelet(ctx context.Context, dir string) (kubelet.Devices, Kubelet) {
 		return devices, Kubelet{State: kubeletUp}
 	case code == codes.Unavailable, code == codes.DeadlineExceeded:
 		return nil, Kubelet{kubeletDown, "it does not answer at " + socket}
-	default: // one that does not tell this
+	default: // a kubelet without this call
 		return nil, Kubelet{State: kubeletUp}
 	}
 }
 
-// reachSocket tells whether somebody listens at the kubelet's socket.
+// reachSocket returns the state of the kubelet by its socket: up if a process listens.
 func reachSocket(ctx context.Context, socket string) Kubelet {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err == nil {
-		_ = conn.Close() // nothing was said
+		_ = conn.Close() // nothing was sent
 		return Kubelet{State: kubeletUp}
 	}
 	_, folder := os.Stat(filepath.Dir(socket))
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return Kubelet{kubeletUnknown, "no right to ask at " + socket}
-	case errors.Is(err, fs.ErrNotExist) && folder != nil: // not in this container, maybe
+	case errors.Is(err, fs.ErrNotExist) && folder != nil: // maybe the container lacks the mount
 		return Kubelet{kubeletUnknown, "there is no folder " + filepath.Dir(socket)}
 	default:
 		return Kubelet{kubeletDown, "nobody listens at " + socket}

@@ -69,7 +69,7 @@ func newDecisions(answer *api.ExplainResponse) []Decision {
 		}
 		for _, p := range m.GetPairs() {
 			pair := machine.Pair{GPU: p.GetGpu(), VF: p.GetVf()}
-			_ = pair.Distance.UnmarshalText([]byte(p.GetDistance())) // without error
+			_ = pair.Distance.UnmarshalText([]byte(p.GetDistance())) // UNK instead of an error
 			d.Pairs = append(d.Pairs, pair)
 		}
 		for _, o := range m.GetOptions() {

@@ -16,7 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Table is for people who want to see how the node is: the totals, and a line for each switch.
+// Table returns the state of the node for people: the totals, and a line for each switch.
 func (s Status) Table() []byte {
 	var out cli.Text
 	s.writeHead(&out)
@@ -31,7 +31,7 @@ func (s Status) Table() []byte {
 	return out.Bytes()
 }
 
-// WideTable has every device, by switch. Where all IDs are addresses there is no column for those.
+// WideTable returns a line for each device, by switch. There is no column of addresses if the IDs have them.
 func (s Status) WideTable() []byte {
 	var out cli.Text
 	s.writeHead(&out)
@@ -60,7 +60,7 @@ func (s Status) WideTable() []byte {
 	return out.Bytes()
 }
 
-// writeHead is a line of totals, then the plugins, then what is not as it should be.
+// writeHead writes a line of totals, then the plugins, then the faults.
 func (s Status) writeHead(w io.Writer) {
 	parts := s.summaryParts()
 	fmt.Fprintf(w, "%s; %s\n", strings.Join(parts[:len(parts)-1], ", "), parts[len(parts)-1])
@@ -101,7 +101,7 @@ func (s Status) writeHead(w io.Writer) {
 	}
 }
 
-// summaryParts is the totals, then the kubelet.
+// summaryParts returns the totals, then the state of the kubelet.
 func (s Status) summaryParts() []string {
 	t, state := s.Totals, "?"
 	if s.Kubelet != nil && s.Kubelet.State != kubeletUnknown {
@@ -114,7 +114,7 @@ func (s Status) summaryParts() []string {
 	}
 }
 
-// listRegistrations says of each resource whether the kubelet goes by it.
+// listRegistrations lists resources, and whether the kubelet uses their devices.
 func (s Status) listRegistrations(resources []string) string {
 	said := map[string]string{}
 	for _, r := range s.Resources {
@@ -168,7 +168,7 @@ func shortList(ids []string) string {
 	return text
 }
 
-// addressApart reports whether the ID does not tell the address.
+// addressApart reports whether the ID lacks the address.
 func (r deviceRow) addressApart() bool { return !strings.Contains(r.ID, r.Address) }
 
 func (r deviceRow) stateText() string {
@@ -198,7 +198,7 @@ type switchRow struct {
 	marks  map[string]*counts
 }
 
-// marks are the states that are named, in this order.
+// marks are the named states, in order.
 var marks = []string{
 	string(picture.Planned), string(picture.Unhealthy), string(picture.AllocatedUnhealthy), device.Degraded,
 	"of ended containers", "stale",
@@ -242,7 +242,7 @@ func (l *switchRow) markRow(name string, r deviceRow) {
 	l.marks[name].addRow(r)
 }
 
-// describeOwners are the owners in short, and what else is to be known of the devices.
+// describeOwners returns the first owners, and the numbers of devices in the states of marks.
 func (l *switchRow) describeOwners() string {
 	const few = 2
 	said := slices.Clone(l.owners[:min(few, len(l.owners))])
@@ -265,7 +265,7 @@ func numaText(node topology.NUMANode) string {
 	return node.String()
 }
 
-// insertSorted adds to a sorted list what it does not have yet.
+// insertSorted adds a text to a sorted list, once.
 func insertSorted(list []string, s string) []string {
 	if i, found := slices.BinarySearch(list, s); !found {
 		return slices.Insert(list, i, s)

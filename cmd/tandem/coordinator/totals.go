@@ -17,19 +17,19 @@ import (
 type Totals struct {
 	GPUs  Count `json:"gpus"`
 	VFs   Count `json:"vfs"`
-	Pairs int   `json:"pairs"` // that the free devices make on one switch each
+	Pairs int   `json:"pairs"` // of free devices, each pair on one switch
 }
 
-// Add counts those of another node too.
+// Add adds the counts of another node.
 func (t *Totals) Add(other Totals) {
 	t.GPUs.Free, t.GPUs.All = t.GPUs.Free+other.GPUs.Free, t.GPUs.All+other.GPUs.All
 	t.VFs.Free, t.VFs.All = t.VFs.Free+other.VFs.Free, t.VFs.All+other.VFs.All
 	t.Pairs += other.Pairs
 }
 
-// Count is of devices of one kind.
+// Count is a number of devices of one kind.
 type Count struct {
-	Free int `json:"free"` // those that a container can get now
+	Free int `json:"free"` // a container can get these now
 	All  int `json:"all"`
 }
 
@@ -48,7 +48,7 @@ func (c *Count) addRow(r deviceRow) {
 	}
 }
 
-// counts are those of one switch.
+// counts are the counts of one switch.
 type counts struct{ gpus, vfs Count }
 
 func (c *counts) addRow(r deviceRow) {
@@ -59,7 +59,7 @@ func (c *counts) addRow(r deviceRow) {
 	}
 }
 
-// listCounts is "1 GPU", "2 VFs" or both.
+// listCounts returns "1 GPU", "2 VFs" or both.
 func (c *counts) listCounts() string {
 	var parts []string
 	if n := c.gpus.All; n > 0 {
