@@ -3,6 +3,7 @@
 package disk_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,4 +98,17 @@ func TestSeed(t *testing.T) {
 	if len(first) < 50 || !slices.Equal(first, second) {
 		t.Errorf("%d faults %q, then %q", len(first), first, second)
 	}
+}
+
+// Who tries again gets through, even while the disk knows a single failpoint.
+func TestRandomlyWithoutFault(t *testing.T) {
+	d, dir := disk.New(7), t.TempDir()
+	d.Name(dir, "test")
+	for range 1000 {
+		err := errors.New("killed")
+		if d.Randomly(func() { _, err = d.Disk().Folder(dir) }); len(d.Story()) > 0 && err == nil {
+			return
+		}
+	}
+	t.Errorf("1000 faults in a row: %q", slices.Compact(d.Story()))
 }
