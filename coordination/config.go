@@ -208,7 +208,8 @@ func (m *machine) read() (*topology.Tree, error) {
 	}
 	placed := tree
 	if m.file != nil {
-		if placed, err = m.file.Apply(tree); err != nil {
+		placed, err = m.file.Apply(tree)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -82,7 +82,8 @@ func (e *election) serveIfElected(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if t.coordinator, err = newCoordinator(e.config, e.machine, e.sources, pods); err != nil {
+	t.coordinator, err = newCoordinator(e.config, e.machine, e.sources, pods)
+	if err != nil {
 		return errors.Join(err, listener.Close(), e.config.Socket.Remove())
 	}
 	e.config.Log.Info("serving coordination", "socket", SocketPath(e.config.RunDir))

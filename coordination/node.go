@@ -63,7 +63,8 @@ func New(config Config) (*Node, error) {
 	if !config.OverSocket {
 		n.membership.own = &n.election.serving
 	}
-	if n.election.sources, err = n.election.openSources(); err != nil {
+	n.election.sources, err = n.election.openSources()
+	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	n.withheld = newWithholder(&n.config, n.election.sources.Pods)

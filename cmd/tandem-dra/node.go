@@ -56,7 +56,8 @@ func (o *options) serveOnce(ctx context.Context, restart func(), log *slog.Logge
 		return err
 	}
 	o.Monitor().Offered(pool.Driver) // not ready before the registration with the kubelet
-	if o.Begin(); otherVendor {
+	o.Begin()
+	if otherVendor {
 		o.Monitor().Lack(errors.New(config.NoGPUs))
 	}
 	driver, err := dra.New(config)
@@ -94,12 +95,14 @@ func (o *options) driverConfig(log *slog.Logger) (dra.Config, error) {
 	if err != nil {
 		return config, err
 	}
-	if config.Client, err = newClient(o.kubeconfig); err != nil {
+	config.Client, err = newClient(o.kubeconfig)
+	if err != nil {
 		return config, err
 	}
 	t := trees{sys, file}
 	if !o.drain {
-		if config.VFs, err = o.findVFs(t, log); err != nil {
+		config.VFs, err = o.findVFs(t, log)
+		if err != nil {
 			return config, err
 		}
 	}
@@ -122,7 +125,8 @@ const (
 func newClient(kubeconfig string) (kubernetes.Interface, error) {
 	config, err := intent.ServerConfig(nil)
 	if kubeconfig != "" {
-		if config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
 			err = fmt.Errorf("use --kubeconfig: %w", err)
 		}
 	}

@@ -173,7 +173,8 @@ func (p *player) check(system string) (err error) {
 	case p.layOut:
 		return nil
 	case p.options.Programs != "":
-		if p.options.Programs, err = filepath.Abs(p.options.Programs); err != nil {
+		p.options.Programs, err = filepath.Abs(p.options.Programs)
+		if err != nil {
 			return fmt.Errorf("find the folder of --programs: %w", err)
 		}
 		return nil

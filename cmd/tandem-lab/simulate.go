@@ -105,7 +105,8 @@ func (s *simulator) run(cmd *cobra.Command) error {
 		return cli.NewUsageError("%w", err)
 	}
 	var err error
-	if s.config.Node, err = s.node(); err != nil {
+	s.config.Node, err = s.node()
+	if err != nil {
 		return err
 	}
 	done := showProgress(cmd.ErrOrStderr(), &s.config.Progress)
@@ -120,13 +121,16 @@ func (s *simulator) run(cmd *cobra.Command) error {
 // parse parses the textual flags, and checks all flags before anything is read.
 func (s *simulator) parse() (err error) {
 	c := &s.config
-	if c.Policy, err = model.ParsePolicy(s.policy); err != nil {
+	c.Policy, err = model.ParsePolicy(s.policy)
+	if err != nil {
 		return err
 	}
-	if c.Mix, err = simulate.ParseMix(s.mix); err != nil {
+	c.Mix, err = simulate.ParseMix(s.mix)
+	if err != nil {
 		return err
 	}
-	if c.Ways, err = simulate.FindWays(s.ways); err != nil {
+	c.Ways, err = simulate.FindWays(s.ways)
+	if err != nil {
 		return err
 	}
 	if s.vfs < 0 {

@@ -13,7 +13,8 @@ import (
 
 // nameInformers sets the name of the scheduler's informers in metrics.
 func nameInformers(opts *options.Options) (err error) {
-	if opts.InformerName, err = cache.NewInformerName("kube-scheduler"); err != nil {
+	opts.InformerName, err = cache.NewInformerName("kube-scheduler")
+	if err != nil {
 		return fmt.Errorf("name informers: %w", err)
 	}
 	return nil

@@ -120,7 +120,8 @@ func writeNCCL(w io.Writer, m *machine.Matrix, n *machine.Node, from *machine.So
 		v := &verify.Check{
 			Environment: os.Environ(), SysfsRoot: from.SysfsRoot, DevRoot: "/dev", ProcRoot: "/proc",
 		}
-		if functions, err = v.Functions(n.Sys, n.Tree); err != nil {
+		functions, err = v.Functions(n.Sys, n.Tree)
+		if err != nil {
 			return err
 		}
 	default:

@@ -299,7 +299,8 @@ func (tx *transaction) expirePlan() {
 
 // endPlan removes the plan.
 func (tx *transaction) endPlan(outcome PlanOutcome) {
-	if tx.endPromise(outcome); tx.open != nil {
+	tx.endPromise(outcome)
+	if tx.open != nil {
 		tx.open.Plan = nil
 	}
 }

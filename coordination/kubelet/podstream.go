@@ -131,7 +131,8 @@ func findItems(head *json.Decoder) (some bool, err error) {
 	}
 	for err == nil {
 		var key json.Token
-		if key, err = head.Token(); err != nil {
+		key, err = head.Token()
+		if err != nil {
 			break
 		}
 		if key == "items" {

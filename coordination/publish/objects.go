@@ -170,7 +170,8 @@ func NewSinks(c Config) (sinks []Sink, reach func(context.Context) error, err er
 		case nrt:
 			sink.render, sink.shared = renderZones, true
 		case nfd:
-			if sink.render, err = newFeatureRender(c.NamespaceFile, c.Targets); err != nil {
+			sink.render, err = newFeatureRender(c.NamespaceFile, c.Targets)
+			if err != nil {
 				return nil, nil, err
 			}
 		}

@@ -38,7 +38,8 @@ func newMachine(spec *v1alpha1.Spec) (*machine, error) {
 		m.switches = append(m.switches, slices.Repeat([]int{-1}, spec.Resources[i].Devices))
 	}
 	var err error
-	if b.spots, err = readSpots(spec, m.switches); err != nil {
+	b.spots, err = readSpots(spec, m.switches)
+	if err != nil {
 		return nil, err
 	}
 	for i := range spec.Resources {
@@ -120,7 +121,8 @@ func readSpots(spec *v1alpha1.Spec, switches [][]int) ([][]spotOf, error) {
 		for _, below := range sw.Below {
 			further := place
 			if below.Path != "" {
-				if further, err = readPath(sw.Path+"/"+below.Path, numa); err != nil {
+				further, err = readPath(sw.Path+"/"+below.Path, numa)
+				if err != nil {
 					return nil, err
 				}
 			}
@@ -211,7 +213,8 @@ func (b *builder) addResource(i int) ([]placement.Device, error) {
 		spot := b.spots[i][members[0]]
 		address := unnamedOf(spot.at, i, f)
 		if len(r.Addresses) > 0 {
-			if address, err = topology.ParseAddress(r.Addresses[f]); err != nil {
+			address, err = topology.ParseAddress(r.Addresses[f])
+			if err != nil {
 				return nil, err
 			}
 		}

@@ -86,7 +86,8 @@ func (s *Shapes) readNode(topology *v1alpha1.NodeTopology, managers Managers) (*
 			}
 		}
 	}
-	if n.alignment, err = intent.PublishedPolicy(published.Alignment); err != nil {
+	n.alignment, err = intent.PublishedPolicy(published.Alignment)
+	if err != nil {
 		return nil, err
 	}
 	n.kubelet, n.unknown = published.Kubelet.TopologyManager(published.NUMANodes)

@@ -55,7 +55,8 @@ func (r release) extras() ([]file, error) {
 		{name: "LICENSE", installed: "/usr/share/doc/tandem/copyright"},
 		{name: "CHANGELOG.md", installed: "/usr/share/doc/tandem/CHANGELOG.md"},
 	} {
-		if text.content, err = os.ReadFile(filepath.Join(r.root, text.name)); err != nil {
+		text.content, err = os.ReadFile(filepath.Join(r.root, text.name))
+		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", text.name, err)
 		}
 		files = append(files, text)
@@ -82,7 +83,8 @@ func (r release) contents(b build, extras []file) ([]file, error) {
 		if !b.isProgram(name) {
 			continue
 		}
-		if program, err = os.ReadFile(filepath.Join(b.dir, name)); err != nil {
+		program, err = os.ReadFile(filepath.Join(b.dir, name))
+		if err != nil {
 			return nil, fmt.Errorf("read the program: %w", err)
 		}
 		files = append(files, file{name: name, program: true, content: program})

@@ -116,7 +116,8 @@ func newRelease(root, out string, bins []string) (release, error) {
 			}
 		}
 		r.version, r.builds = own, append(r.builds, b)
-		if _, r.made = version.Source(info); r.made.IsZero() {
+		_, r.made = version.Source(info)
+		if r.made.IsZero() {
 			r.made = time.Unix(0, 0).UTC() // built without a commit, for example from a tarball
 		}
 	}

@@ -62,7 +62,8 @@ func (w *viewer) scanMachine() (found scan, err error) {
 	if w.config.VFs != nil {
 		of.Pools, found.vfs = w.config.VFs.All()
 	}
-	if of.Tree, err = w.config.Tree(); err != nil {
+	of.Tree, err = w.config.Tree()
+	if err != nil {
 		return found, err
 	}
 	found.machine = pool.NewMachine(of)
@@ -71,7 +72,8 @@ func (w *viewer) scanMachine() (found scan, err error) {
 
 // buildFirst builds the first view.
 func (w *viewer) buildFirst(ctx context.Context) (err error) {
-	if w.scan, err = w.scanMachine(); err != nil {
+	w.scan, err = w.scanMachine()
+	if err != nil {
 		return err
 	}
 	w.holders.updateHolders(ctx, w.machine)

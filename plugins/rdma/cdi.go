@@ -201,7 +201,8 @@ func (s *cdiSpec) Write(h Host, newest func() pools.Pool, given map[string]*Gran
 	names := cdiPoolOf(pool)
 	if changed {
 		var err error
-		if s.content, err = names.newSpec(pool.Devices, s.grants); err != nil {
+		s.content, err = names.newSpec(pool.Devices, s.grants)
+		if err != nil {
 			s.grants = nil
 			return err
 		}

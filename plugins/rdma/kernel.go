@@ -39,7 +39,8 @@ func defaultRoutes() (routes pools.Routes, err error) {
 		all = append(all, list...)
 	}
 	main, other := defaultLinks(all)
-	if routes.Main, err = namesOf(main); err != nil {
+	routes.Main, err = namesOf(main)
+	if err != nil {
 		return routes, err
 	}
 	routes.Other, err = namesOf(other)

@@ -155,9 +155,10 @@ func TestLengths(t *testing.T) {
 func TestHeads(t *testing.T) {
 	t.Parallel()
 	for head, want := range map[string]int{
-		"if x := f(); x {}": 0, "if err = f(); err != nil {}": 0, "if x, err = f(); err != nil {}": 0,
-		"if f(); x {}": 0, "if x {}": 0, "for i = 0; i < 1; i++ {}": 0,
+		"if x := f(); x {}": 0, "if err = f(); err != nil {}": 0, "if _, err = f(); err != nil {}": 0,
+		"if x {}": 0, "for i = 0; i < 1; i++ {}": 0,
 		"if x = f(); x {}": 1, "if x, ok = f(); ok {}": 1, "if c.err = f(); true {}": 1, "if n++; n > 1 {}": 1,
+		"if x, err = f(); err != nil {}": 1, "if f(); x {}": 1,
 		"if n -= 1; n > 1 {}": 1, "switch x = f(); x {}": 1, "switch x = f(); y := x.(type) {}": 1,
 		"if x {} else if x = f(); x {}": 1,
 	} {

@@ -49,8 +49,8 @@ func lengthsOf(all []function) (p90, longest int) {
 	return lines[(len(lines)*9-1)/10], lines[len(lines)-1]
 }
 
-// changesInHeads returns the positions of assignments in the heads of if and switch, except for := and for
-// assignments to err.
+// changesInHeads returns the positions of statements in the heads of if and switch that change something,
+// except for := and for assignments to err.
 func (r *repository) changesInHeads(file *ast.File) (found []string) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		var head ast.Stmt
@@ -73,12 +73,12 @@ func (r *repository) changesInHeads(file *ast.File) (found []string) {
 func changesState(statement ast.Stmt) bool {
 	switch s := statement.(type) {
 	case *ast.AssignStmt:
-		last, ok := s.Lhs[len(s.Lhs)-1].(*ast.Ident)
-		return s.Tok != token.DEFINE && !(ok && last.Name == "err")
-	case *ast.IncDecStmt:
-		return true
+		return s.Tok != token.DEFINE && slices.ContainsFunc(s.Lhs, func(assigned ast.Expr) bool {
+			name, ok := assigned.(*ast.Ident)
+			return !ok || name.Name != "err" && name.Name != "_"
+		})
 	default:
-		return false
+		return statement != nil
 	}
 }
 

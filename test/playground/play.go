@@ -56,11 +56,15 @@ func Open(o Options) (*Playground, error) {
 	p := &Playground{Layout: Layout{o.Directory}, options: o, title: from.Title(), machine: n,
 		faults: map[topology.Address]map[health.State]func() error{}}
 	if o.Directory == "" {
-		if p.Dir, err = os.MkdirTemp("", "tandem-play-"); err != nil {
+		p.Dir, err = os.MkdirTemp("", "tandem-play-")
+		if err != nil {
 			return nil, fmt.Errorf("make a folder: %w", err)
 		}
-	} else if p.Dir, err = filepath.Abs(o.Directory); err != nil {
-		return nil, fmt.Errorf("find the folder: %w", err)
+	} else {
+		p.Dir, err = filepath.Abs(o.Directory)
+		if err != nil {
+			return nil, fmt.Errorf("find the folder: %w", err)
+		}
 	}
 	p.identify()
 	if err := p.LayOut(n.Sys, p.standIn); err != nil {

@@ -138,7 +138,8 @@ func (r *Prompt) Run(ctx context.Context, p *Playground) error {
 			return err
 		}
 		line, _, _ = strings.Cut(line, "#")
-		if line = strings.TrimSpace(line); line == "" {
+		line = strings.TrimSpace(line)
+		if line == "" {
 			continue
 		}
 		if !r.Interactive {

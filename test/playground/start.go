@@ -32,7 +32,8 @@ func (p *Playground) Start(ctx context.Context) (err error) {
 		}
 	}
 	rule := model.Rule{Policy: model.Restricted, MaxNodes: allNodes}
-	if p.kubelet, err = kubelet.Start(p.KubeletDir(), rule); err != nil {
+	p.kubelet, err = kubelet.Start(p.KubeletDir(), rule)
+	if err != nil {
 		return err
 	}
 	p.gpu, p.rdma = p.gpuDaemon(), p.rdmaDaemon()

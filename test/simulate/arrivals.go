@@ -84,7 +84,8 @@ func (c *Config) calibrate(ctx context.Context) ([]float64, error) {
 			if got >= load {
 				break
 			}
-			if low, high = high, 2*high; high > highestRate {
+			low, high = high, 2*high
+			if high > highestRate {
 				return nil, fmt.Errorf("calibrate: the mix never allocates %g %% of the GPUs, at most %.1f %%", load, got)
 			}
 		}

@@ -71,7 +71,8 @@ func ParseMix(s string) (Mix, error) {
 		}
 		w := 1.0
 		if weighted {
-			if w, err = strconv.ParseFloat(weight, 64); err != nil || !(w > 0 && w < 1e9) {
+			w, err = strconv.ParseFloat(weight, 64)
+			if err != nil || !(w > 0 && w < 1e9) {
 				return nil, fmt.Errorf("parse weight %q of request %s: want a number above 0", weight, request)
 			}
 		}
@@ -99,7 +100,8 @@ func (m Mix) At(u float64) int {
 		total += s.Weight
 	}
 	for i, s := range m {
-		if u -= s.Weight / total; u < 0 {
+		u -= s.Weight / total
+		if u < 0 {
 			return i
 		}
 	}

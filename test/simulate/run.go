@@ -77,7 +77,8 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		players.Put(p)
 		mu.Lock()
 		defer mu.Unlock()
-		if done++; c.Progress != nil {
+		done++
+		if c.Progress != nil {
 			c.Progress(done, len(c.Loads)*c.Seeds)
 		}
 	})

@@ -147,7 +147,8 @@ func (r *reader) enterElement(t xml.StartElement, in position) (err error) {
 		if in.depth == maxDepth {
 			return r.attributeError(t, "", fmt.Errorf("nesting exceeds %d elements", maxDepth))
 		}
-		if in.pci, err = r.readPCI(t, in); err != nil {
+		in.pci, err = r.readPCI(t, in)
+		if err != nil {
 			return err
 		}
 	default:

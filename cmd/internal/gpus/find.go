@@ -269,7 +269,8 @@ func awaitDriver[T any](ctx context.Context, n node, vendor string, look func() 
 			return found, ctx.Err()
 		case <-ticker.C:
 		}
-		if found, err = look(); gpu.IsNoDriver(err) {
+		found, err = look()
+		if gpu.IsNoDriver(err) {
 			_ = n.noteAbsence(vendor, err) // it is in the log already
 		}
 	}

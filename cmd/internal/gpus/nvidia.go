@@ -118,7 +118,8 @@ func (f *NVIDIA) findGPUs(n node) (found *gpu.GPUs, leave func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if found, err = gpu.Discover(backend, 0, n.log); err != nil {
+	found, err = gpu.Discover(backend, 0, n.log)
+	if err != nil {
 		backend.Close()
 		return nil, nil, err
 	}

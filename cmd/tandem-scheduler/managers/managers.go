@@ -115,7 +115,8 @@ func (m *machine) policies(affinity *store) (p policies, err error) {
 		}
 	}
 	if m.memory != nil {
-		if p.memory, err = memorymanager.NewPolicyStatic(quiet, nil, m.system, affinity); err != nil {
+		p.memory, err = memorymanager.NewPolicyStatic(quiet, nil, m.system, affinity)
+		if err != nil {
 			return p, fmt.Errorf("make memory manager: %w", err)
 		}
 	}

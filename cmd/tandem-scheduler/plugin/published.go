@@ -146,7 +146,8 @@ func (r *reader) ready(object *published, fields *unstructured.Unstructured) err
 	if object.left != nil {
 		r.logger.Error(object.left, "A part of the node's object is left out of account", "node", topology.Name)
 	}
-	if object.kind, err = kindOf(&topology.Spec); err != nil {
+	object.kind, err = kindOf(&topology.Spec)
+	if err != nil {
 		return err
 	}
 	object.node, object.resources = node, map[string]bool{}

@@ -70,7 +70,8 @@ func connect(o options) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	if o.Namespace, _, err = loader.Namespace(); err != nil {
+	o.Namespace, _, err = loader.Namespace()
+	if err != nil {
 		return nil, fmt.Errorf("read namespace of kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = -1, -1 // the number of questions at a time is limited here

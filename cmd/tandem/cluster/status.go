@@ -158,7 +158,8 @@ func (c *cluster) Explain(
 	var pod *corev1.Pod
 	if node == "" {
 		var err error
-		if pod, err = c.findPod(ctx, q.Namespace, q.Pod); err != nil {
+		pod, err = c.findPod(ctx, q.Namespace, q.Pod)
+		if err != nil {
 			return nil, err
 		}
 		node = pod.Spec.NodeName

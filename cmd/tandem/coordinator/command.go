@@ -203,13 +203,15 @@ The command requires root.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if created != "" {
-				if q.Present.Created, err = time.Parse(time.RFC3339, created); err != nil {
+				q.Present.Created, err = time.Parse(time.RFC3339, created)
+				if err != nil {
 					return cli.NewUsageError("--created %q: want a time, as in 2026-01-02T15:04:05Z", created)
 				}
 			}
 			if len(args) == 0 {
 				var known PodExplanation
-				if known.Decisions, err = folders.askDecisions(cmd.Context(), q); err != nil {
+				known.Decisions, err = folders.askDecisions(cmd.Context(), q)
+				if err != nil {
 					return err
 				}
 				return format.Write(cmd, known, func() []byte { return listDecisions(known.Decisions) })

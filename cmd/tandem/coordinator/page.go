@@ -131,7 +131,8 @@ func (p *page) currentPage(ctx context.Context) (text []byte, tag string, code i
 		view.Problem, p.code = "Not up to date: "+err.Error(), http.StatusServiceUnavailable
 	}
 	view.Node = node
-	if p.text, err = view.HTML(); err != nil {
+	p.text, err = view.HTML()
+	if err != nil {
 		p.text, p.code = []byte(err.Error()), http.StatusInternalServerError
 	}
 	p.tag, p.asked = fmt.Sprintf(`"%x"`, sha256.Sum256(p.text)), time.Now()

@@ -133,7 +133,8 @@ func (n *Node) readVFs(m *machine.Node) ([]model.Resource, error) {
 	guess := "no --config, and " + err.Error()
 	n.PoolsFile, err = mountedConfig(n.KubeletDir, strings.ToLower(n.From.Title()))
 	if err == nil && n.PoolsFile != "" {
-		if vfs, err = n.configuredVFs(m); err == nil {
+		vfs, err = n.configuredVFs(m)
+		if err == nil {
 			n.Mounted = n.PoolsFile
 			return vfs, nil
 		}

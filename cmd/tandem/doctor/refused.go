@@ -225,7 +225,8 @@ func (r *RefusedPods) Set(text string) error {
 	number, requests, known := strings.Cut(text, ":")
 	group := refusedGroup{}
 	var err error
-	if group.Number, err = strconv.Atoi(number); err != nil || group.Number < 0 {
+	group.Number, err = strconv.Atoi(number)
+	if err != nil || group.Number < 0 {
 		return fmt.Errorf("number of pods %q: want 0 or more", number)
 	}
 	for container := range strings.SplitSeq(requests, ";") {

@@ -50,11 +50,13 @@ func (f *settings) readFrom(n *Node) (err error) {
 		given.Name = "configz of the kubelet of " + n.ReadElsewhere
 	}
 	f.At = f.process.Files(given, n.KubeletDir)
-	if f.Settings, err = kubelet.ReadSettings(f.At, f.process.Flags); err != nil {
+	f.Settings, err = kubelet.ReadSettings(f.At, f.process.Flags)
+	if err != nil {
 		return err
 	}
 	if n.Sys != nil {
-		if f.CPUs, err = topology.CPUs(n.Sys); err != nil {
+		f.CPUs, err = topology.CPUs(n.Sys)
+		if err != nil {
 			return err
 		}
 	}

@@ -42,7 +42,8 @@ func newDevice(id string, address topology.Address, numa topology.NUMANode) mode
 func (n *Node) VFPools(config string) (list []model.Resource, notes []string, err error) {
 	found := []pools.Pool{n.poolOfAll()}
 	if config != "" {
-		if found, notes, err = n.readPools(config); err != nil {
+		found, notes, err = n.readPools(config)
+		if err != nil {
 			return nil, nil, err
 		}
 	}
@@ -171,7 +172,8 @@ func (n *Node) Inventory(config string) (pool.Machine, error) {
 	var notes []string
 	if config != "" {
 		var err error
-		if offered, notes, err = n.readPools(config); err != nil {
+		offered, notes, err = n.readPools(config)
+		if err != nil {
 			return pool.Machine{}, err
 		}
 	}

@@ -70,7 +70,8 @@ func ReadFS(sys fs.FS, s *Source) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.Name(), err)
 	}
-	if tree, err = PlaceFunctions(tree, s.TopologyFile); err != nil {
+	tree, err = PlaceFunctions(tree, s.TopologyFile)
+	if err != nil {
 		return nil, err
 	}
 	n := &Node{

@@ -56,7 +56,8 @@ func newReport(e evidence) (*Report, error) {
 	if e.Status != nil {
 		r.Offer = offerOf(e.Status, e.Choices)
 	}
-	if r.Plans, err = makePlans(n); err != nil {
+	r.Plans, err = makePlans(n)
+	if err != nil {
 		return nil, err
 	}
 	if e.NCCL != nil {

@@ -145,7 +145,8 @@ func (q *qualifier) collectEvidence(cmd *cobra.Command) (*Report, error) {
 	e.Findings, e.Choices = doctor.Examine(q.node).Findings, q.node.Pools.Choices
 	e.Status = q.node.Status()
 	var err error
-	if e.Machine, err = recording.Capture(q.node.Sys); err != nil {
+	e.Machine, err = recording.Capture(q.node.Sys)
+	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", q.node.From.SysfsRoot, err)
 	}
 	return newReport(e)
@@ -154,7 +155,8 @@ func (q *qualifier) collectEvidence(cmd *cobra.Command) (*Report, error) {
 // readFiles reads the evidence of other programs.
 func (q *qualifier) readFiles(e *evidence) (err error) {
 	if q.topology != "" {
-		if e.NCCL, err = nccl.Load(q.topology); err != nil {
+		e.NCCL, err = nccl.Load(q.topology)
+		if err != nil {
 			return err
 		}
 	}

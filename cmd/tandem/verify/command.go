@@ -49,7 +49,8 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v.Environment = os.Environ()
 			var err error
-			if v.Traffic, err = measured.planTraffic(cmd); err != nil {
+			v.Traffic, err = measured.planTraffic(cmd)
+			if err != nil {
 				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)

@@ -140,7 +140,8 @@ func (t *tester) measureBandwidth(ctx context.Context, r *trafficRun) error {
 	if t.client == nil {
 		output = result.server
 	}
-	if r.Gbps, r.Bytes, err = parseBandwidth(output); err != nil {
+	r.Gbps, r.Bytes, err = parseBandwidth(output)
+	if err != nil {
 		return fmt.Errorf("run %s: %w", bandwidthProgram, err)
 	}
 	return nil
@@ -162,7 +163,8 @@ func (t *tester) measureLatency(ctx context.Context, r *trafficRun) error {
 		return err
 	}
 	r.LatencyMemory = t.client.Memory
-	if r.Latency, err = parseLatency(result.client); err != nil {
+	r.Latency, err = parseLatency(result.client)
+	if err != nil {
 		return fmt.Errorf("run %s: %w", latencyProgram, err)
 	}
 	return nil
@@ -192,7 +194,8 @@ func (t *tester) runTest(
 	}()
 	if t.client != nil {
 		list := append(arguments(t.client, t.tcp), t.host)
-		if result.client, err = t.runClient(ctx, p, list); err != nil {
+		result.client, err = t.runClient(ctx, p, list)
+		if err != nil {
 			end(err)
 		}
 	}

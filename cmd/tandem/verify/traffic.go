@@ -88,15 +88,18 @@ func (p *trafficPlan) Run(ctx context.Context, ends []trafficEnd) (*TrafficRepor
 	}
 	s := &session{plan: p, environment: slices.DeleteFunc(slices.Clone(p.Environment), hidesGPUs)}
 	var err error
-	if s.write, err = findProgram(ctx, bandwidthProgram, s.environment); err != nil {
+	s.write, err = findProgram(ctx, bandwidthProgram, s.environment)
+	if err != nil {
 		return nil, err
 	}
-	if s.read, err = findProgram(ctx, latencyProgram, s.environment); err != nil {
+	s.read, err = findProgram(ctx, latencyProgram, s.environment)
+	if err != nil {
 		return nil, err
 	}
 	ends = slices.Clone(ends)
 	for i := range ends {
-		if ends[i].Memory, err = s.write.memoryFor(p.Memory, ends[i].GPU); err != nil {
+		ends[i].Memory, err = s.write.memoryFor(p.Memory, ends[i].GPU)
+		if err != nil {
 			return nil, fmt.Errorf("pair %d: %w", i, err)
 		}
 	}

@@ -47,7 +47,8 @@ func (v *Check) Run(ctx context.Context) (*Verification, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", v.SysfsRoot, err)
 	}
-	if tree, err = machine.PlaceFunctions(tree, v.Topology); err != nil {
+	tree, err = machine.PlaceFunctions(tree, v.Topology)
+	if err != nil {
 		return nil, err
 	}
 	r := &Verification{GPUs: []GPU{}, VFs: []VF{}, Pairs: []machine.Pair{}, Failures: []string{}}
@@ -69,7 +70,8 @@ func (v *Check) Run(ctx context.Context) (*Verification, error) {
 	}
 	r.comparePairs(tree, v.PairsFile, told, readErr)
 	if v.Traffic != nil && (len(r.VFs) > 0 || v.VFs == 0) { // a missing VF is a failure already
-		if r.Traffic, err = v.Traffic.Run(ctx, r.trafficEnds(sys, tree)); err == nil {
+		r.Traffic, err = v.Traffic.Run(ctx, r.trafficEnds(sys, tree))
+		if err == nil {
 			r.Failures = append(r.Failures, r.Traffic.Failures...)
 		}
 	}

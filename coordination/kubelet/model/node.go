@@ -89,7 +89,8 @@ func (k Kubelet) TopologyManager(nodes []NUMANode) (m TopologyManager, err error
 		return m, errors.New("the policy of the kubelet's Topology Manager is not known")
 	}
 	m.Rule = Documented(nodes)
-	if m.Rule.Policy, err = ParsePolicy(k.TopologyManagerPolicy); err != nil {
+	m.Rule.Policy, err = ParsePolicy(k.TopologyManagerPolicy)
+	if err != nil {
 		return m, err
 	}
 	switch k.TopologyManagerScope {
@@ -119,7 +120,8 @@ func (k Kubelet) readOptions(rule *Rule, nodes []NUMANode) error {
 		switch name {
 		case "prefer-closest-numa-nodes":
 			var closest bool
-			if closest, err = strconv.ParseBool(value); closest {
+			closest, err = strconv.ParseBool(value)
+			if closest {
 				rule.Distances = distancesByNumber(nodes)
 			}
 		case "max-allowable-numa-nodes":

@@ -240,7 +240,8 @@ func findLoader(program, interpreter string) (real, folder string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if real, err = filepath.EvalSymlinks(interpreter); err == nil && arch == runtime.GOARCH {
+	real, err = filepath.EvalSymlinks(interpreter)
+	if err == nil && arch == runtime.GOARCH {
 		return real, strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(real), "/usr"), "/"), nil
 	}
 	cross := crossFolders[arch]

@@ -50,7 +50,8 @@ func newImage(program string, container v1.Config, layers ...[]file) (v1.Image, 
 		if err != nil {
 			return nil, err
 		}
-		if image, err = mutate.AppendLayers(image, layer); err != nil {
+		image, err = mutate.AppendLayers(image, layer)
+		if err != nil {
 			return nil, fmt.Errorf("add a layer: %w", err)
 		}
 	}
@@ -125,7 +126,8 @@ func writeTarball(
 		return 0, digest, err
 	}
 	defer os.RemoveAll(dir)
-	if digest, err = writeLayout(dir, reference, labels, images); err != nil {
+	digest, err = writeLayout(dir, reference, labels, images)
+	if err != nil {
 		return 0, digest, err
 	}
 	if err := writeDockerManifest(dir, tag, images[0]); err != nil { // supports one architecture

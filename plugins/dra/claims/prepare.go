@@ -72,7 +72,8 @@ func (p *Preparer) prepareDue(state State, r request) (fresh []Claim, err error)
 		return slices.ContainsFunc(r.due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
 	})
 	d := newDecision(state, others, groupRequests(r.called, pods))
-	if fresh, err = d.decideAll(r.due); err != nil {
+	fresh, err = d.decideAll(r.due)
+	if err != nil {
 		return nil, err
 	}
 	m := p.newComposition(d.nodeIndex, slices.Concat(others, fresh))

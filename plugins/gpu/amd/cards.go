@@ -84,11 +84,13 @@ func readCard(sys fs.FS, address topology.Address) (part, error) {
 		return part{}, err
 	}
 	if text != "" {
-		if card.NUMA, err = topology.ParseNUMANode(text); err != nil {
+		card.NUMA, err = topology.ParseNUMANode(text)
+		if err != nil {
 			return part{}, fmt.Errorf("read numa_node of %s: %q is no number", address, text)
 		}
 	}
-	if card.Nodes, err = drmNodes(sys, dir); err != nil {
+	card.Nodes, err = drmNodes(sys, dir)
+	if err != nil {
 		return part{}, err
 	}
 	if size, err := ReadVRAM(sys, address); err == nil { // unknown otherwise: the next discovery reads again

@@ -167,7 +167,8 @@ func (d *discovery) newSlice(c *card, s *slice, name string) gpu.Device {
 func (d *discovery) findCapabilities(c *card, s *slice) []string {
 	if d.caps == nil {
 		var err error
-		if d.caps, err = readCapabilities(d.machine.Proc); err != nil {
+		d.caps, err = readCapabilities(d.machine.Proc)
+		if err != nil {
 			d.addNote("%v: containers are not told the device nodes of MIG devices", err)
 		}
 	}

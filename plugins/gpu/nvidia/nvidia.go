@@ -82,13 +82,15 @@ func Open(config Config, machine Machine, log *slog.Logger) (*Backend, error) {
 	}
 	b := &Backend{config: config, machine: machine, log: log}
 	var err error
-	if b.channels, err = findChannels(&b.config, machine.DevRoot); err != nil {
+	b.channels, err = findChannels(&b.config, machine.DevRoot)
+	if err != nil {
 		return nil, err
 	}
 	if gpu.Loading(machine.Sys, "nvidia") {
 		return nil, fmt.Errorf("%w: the kernel module nvidia is being loaded", errNoDriver)
 	}
-	if b.lib, err = openLibrary(config.ContainerDriverRoot); err != nil {
+	b.lib, err = openLibrary(config.ContainerDriverRoot)
+	if err != nil {
 		return nil, err
 	}
 	for _, warning := range b.config.Warnings {

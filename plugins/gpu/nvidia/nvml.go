@@ -124,7 +124,8 @@ func (m *management) readCard(c *card) error {
 		return failedCall("read PCI address", ret)
 	}
 	var err error
-	if c.address, err = parseBusID(textOf(pci.BusId[:])); err != nil {
+	c.address, err = parseBusID(textOf(pci.BusId[:]))
+	if err != nil {
 		return err
 	}
 	if memory, ret := handle.GetMemoryInfo(); ret == nvml.SUCCESS {

@@ -64,7 +64,8 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	candidates := m.candidates
 	claimed, shared := map[string]bool{}, map[topology.Address]bool{}
 	pools, warnings := make([]Pool, 0, len(c.Resources)), slices.Concat(m.notes, warnMissing(c, candidates))
-	if m.told, err = f.askExporter(c); err != nil {
+	m.told, err = f.askExporter(c)
+	if err != nil {
 		warnings = append(warnings, fmt.Sprintf("enableExporterHealthCheck: NICs count as healthy: %v", err))
 	}
 	for i := range c.Resources {
@@ -102,11 +103,13 @@ func (f Finder) surveyMachine(c *Config) (*machine, error) {
 		Finder: f, names: names, pfNames: map[topology.Address]string{},
 		indexes: map[topology.Address]map[string]int{},
 	}
-	if m.tree, err = f.Tree(); err != nil {
+	m.tree, err = f.Tree()
+	if err != nil {
 		return nil, err
 	}
 	if m.Reserved == nil {
-		if m.Reserved, m.notes, err = f.FindReservations(); err != nil {
+		m.Reserved, m.notes, err = f.FindReservations()
+		if err != nil {
 			return nil, err
 		}
 	}
