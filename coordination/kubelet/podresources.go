@@ -285,15 +285,6 @@ func (v *View) addCPUs(packed []byte) error {
 	return nil
 }
 
-// Shows reports whether a view has a container with a device. A nil view has none.
-func (v *View) Shows(resource, id string) bool {
-	if v == nil {
-		return false
-	}
-	_, _, held := v.HolderOf(resource, []string{id})
-	return held
-}
-
 // HolderOf returns a container with any of the devices; of several the first by name.
 func (v View) HolderOf(resource string, ids []string) (holder Container, id string, held bool) {
 	for c, devices := range v.Containers {

@@ -143,6 +143,14 @@ func (g *GPUs) Refuse(resource string, devices []Device, unknown []string) error
 	return nil
 }
 
+// Replicas returns the backend's rule for the choice among replicas, "" for none.
+func (g *GPUs) Replicas() device.Replicas {
+	if sharer, ok := g.backend.(Sharer); ok {
+		return sharer.Replicas()
+	}
+	return ""
+}
+
 // Edits returns the edits for a container with these devices, in this order, of any resources.
 func (g *GPUs) Edits(devices []Device) container.Edits { return g.backend.Edits(devices) }
 

@@ -50,7 +50,7 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 		for _, d := range all {
 			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy, Nodes: d.NUMA.Numbers()})
 		}
-		p.member.Publish(device.Announcement{Devices: all, Links: links})
+		p.member.Publish(device.Announcement{Devices: all, Links: links, Replicas: p.gpus.Replicas()})
 		p.member.AwaitTaken(ctx)
 		publish(list)
 		select {

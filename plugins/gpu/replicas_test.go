@@ -25,8 +25,8 @@ import (
 
 const shared = "nvidia.com/gpu.shared"
 
-// sharing is a driver of two GPUs, each offered four times, whose rule is to take from the more used one.
-type sharing struct{}
+// sharing is a driver of two GPUs, each offered four times, with a rule.
+type sharing struct{ rule device.Replicas }
 
 func (sharing) Discover() (gpu.Inventory, error) {
 	var devices []gpu.Device
@@ -43,12 +43,23 @@ func (sharing) Links() ([]topology.Link, error) { return nil, nil }
 
 func (sharing) Edits([]gpu.Device) container.Edits { return container.Edits{} }
 
-func (sharing) Replicas() device.Replicas { return device.Packed }
+func (s sharing) Replicas() device.Replicas { return s.rule }
 
-// TestRuleTakesNothing: what a rule leaves out of a question is as free as before, for the coordinator too.
-func TestRuleTakesNothing(t *testing.T) {
+// TestRule: the driver's rule chooses among the replicas, and what it leaves out of a question is as free as
+// before, for the coordinator too.
+func TestRule(t *testing.T) {
+	t.Attr("parity", "nvidia/preferred-shared-policy")
+	for rule, want := range map[device.Replicas][]int{
+		device.Packed: {0, 0, 0, 0, 1, 1}, device.Distributed: {0, 1, 0, 1, 0, 1},
+	} {
+		t.Run(string(rule), func(t *testing.T) { chooseByRule(t, rule, want) })
+	}
+}
+
+// chooseByRule admits containers with one replica each, from these GPUs or, the other way around, the others.
+func chooseByRule(t *testing.T, rule device.Replicas, want []int) {
 	dir, log := kubelettest.Dir(t), slog.New(slog.DiscardHandler)
-	gpus, err := gpu.Discover(sharing{}, 0, log)
+	gpus, err := gpu.Discover(sharing{rule}, 0, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,16 +86,16 @@ func TestRuleTakesNothing(t *testing.T) {
 		all = append(all, fmt.Sprintf("GPU-%d::%d", i/4, i%4))
 	}
 	taken(t, runDir) // the plugin has joined
-	for len(held) < 6 {
+	for i := range want {
 		available := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return slices.Contains(held, id) })
 		chosen := choose(t, plugin, available, 1)
-		if len(chosen) != 1 || len(held) > 0 && (len(held) < 4) != (chosen[0][:5] == held[0][:5]) {
-			t.Fatalf("chosen %v while %v are held", chosen, held)
+		held = append(held, chosen...)
+		if len(held) != i+1 || (held[i][:5] == held[0][:5]) != (want[i] == want[0]) {
+			t.Fatalf("chosen %v in turn, %v last; want GPUs %v", held, chosen, want)
 		}
 		if _, err := plugin.Allocate(t.Context(), chosen); err != nil {
 			t.Fatal(err)
 		}
-		held = append(held, chosen...)
 		for _, id := range taken(t, runDir) {
 			if !slices.Contains(held, id) {
 				t.Errorf("the coordinator takes %s for allocated, %v are", id, held)
