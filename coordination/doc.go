@@ -36,9 +36,9 @@
 // A failure changes the quality of a placement, never the success. Tandem's own faults are no exception: a
 // panic costs one answer, one source or one server, and never the daemon (system.Survive). Without the
 // server a plugin chooses alone (alone.go): by the PCI tree, and by the last allocation of the other plugin,
-// from a file in the run directory. Without PodResources the coordinator judges by time. A question is always
-// answered within 100 ms: a hanging peer costs 80 ms, the kubelet's sockets 50, a file 25; only the handout
-// may take a second. An unusable run directory ends the start with advice; a directory that is full,
+// from a file in the run directory. Without PodResources the coordinator judges by time. A question is
+// answered within 100 ms: a hanging peer costs 80 ms, the kubelet's sockets 50, a file 25; only a run
+// directory that hangs adds a second, for the handout. An unusable run directory ends the start with advice; a directory that is full,
 // read-only or removed later costs one line in the log, and the checkpoint or the other plugin until the
 // directory is usable.
 //

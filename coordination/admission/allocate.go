@@ -44,8 +44,8 @@ func (tx *transaction) undo(refused refusedStates) {
 	tx.state = before
 }
 
-// decideAllocate decides about an Allocate: a refusable one may be refused. A refusal that came too late is
-// undone, unless another decision has followed.
+// decideAllocate decides about an Allocate: a refusable one may be refused. The state before a refusal that
+// came too late returns, unless another decision has followed; log, metrics and history keep the refusal.
 func (c *Coordinator) decideAllocate(
 	a allocateInput, refusable bool, late refusedStates,
 ) (answer *api.AllocatedResponse, states refusedStates, err error) {
@@ -158,10 +158,6 @@ func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
 	return Announced{s.tree, s.resources.All(), before}, changed
 }
 
-// maxOpen is the maximum time of an open Allocate. No plugin takes longer: it has died, or its report was
-// lost.
-const maxOpen = time.Second
-
 // openAllocates are the open calls of the kubelet. PodResources List must not be called meanwhile: the
 // kubelet would forget the devices of such an Allocate, and assign them again (kubernetes PR 137534). Within
 // an admission none is open when the kubelet asks, but the kubelet's pod workers also allocate, for
@@ -226,7 +222,7 @@ func (f *openAllocates) nextEnd() <-chan struct{} {
 // dropOld removes old entries. The mutex must be held.
 func (f *openAllocates) dropOld() {
 	maps.DeleteFunc(f.since, func(_ kubelet.Device, since time.Time) bool {
-		return f.now().Sub(since) > maxOpen
+		return f.now().Sub(since) > system.AllocateLimit
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // A look waits a moment for the word that an Allocate has returned.
@@ -31,4 +33,21 @@ func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 			<-time.After(wait)
 		})
 	}
+}
+
+// An Allocate is open while its plugin may hang, and no longer.
+func TestAllocateStaysOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newOpenAllocates(time.Now)
+		f.addAllocate(gpus, []string{"a"})
+		<-time.After(system.AllocateLimit)
+		if f.nextEnd() == nil {
+			t.Error("an Allocate that hangs has ended")
+		}
+		<-time.After(time.Nanosecond)
+		if f.nextEnd() != nil {
+			t.Error("an Allocate of a plugin that has died is open for ever")
+		}
+	})
 }

@@ -163,11 +163,15 @@ func (c *Complaint) IsNew(err error) bool {
 	return c.text != "" && c.text != before
 }
 
-// QuestionLimit is the maximum duration of a kubelet call. The kubelet has no deadline and starts no other
-// pod during the call (pkg/kubelet/cm/devicemanager/endpoint.go). CoordinatorLimit is the part for the
-// coordinator's answer, with a takeover by the other plugin; later the plugin chooses. The coordinator has
-// the same time for an Allocate.
+// The limits of kubelet calls. The kubelet has no deadline and starts no other pod during a call
+// (pkg/kubelet/cm/devicemanager/endpoint.go).
 const (
-	QuestionLimit    = 100 * time.Millisecond
+	// QuestionLimit is the maximum duration of a GetPreferredAllocation; a run directory that hangs adds a
+	// second.
+	QuestionLimit = 100 * time.Millisecond
+	// CoordinatorLimit is the part for the coordinator's answer, with a takeover by the other plugin; later the
+	// plugin chooses. The coordinator has the same time for each of the two reports of an Allocate.
 	CoordinatorLimit = QuestionLimit * 8 / 10
+	// AllocateLimit is more than an Allocate takes of which each part hangs.
+	AllocateLimit = 3 * time.Second
 )
