@@ -26,7 +26,7 @@ func (tx *transaction) answerQuestion(
 ) (ids []string, reason string, err error) {
 	tx.view = o.list()
 	tx.warnHung(o, "judge who asks without the kubelet's checkpoint")
-	container, known := tx.updateHolders(q, o).IdentifyContainer(q)
+	container, known := tx.updateHolders(q, o).identifyRecipient(q)
 	tx.listing = tx.listing.With(o.list())
 	if container.ID == 0 {
 		container.ID = tx.nextID()

@@ -22,7 +22,9 @@ type recipient struct {
 	// left by init containers of the pod, as far as known
 	Inherits kubelet.Devices
 
-	Looked bool // PodResources was read before the first device was allocated
+	// Looked means that PodResources was read before the first device was allocated, or that the container
+	// began with devices of an init container.
+	Looked bool
 	// the kubelet allocated the first devices without a question: all free devices on its nodes
 	Unasked bool
 	// no source shows the container at its second half, and nothing else proves whose that is: the kubelet may
@@ -107,9 +109,9 @@ func (c *recipient) Has(resource, id string) bool {
 	return slices.Contains(c.Devices[resource], id) || slices.Contains(c.Inherits[resource], id)
 }
 
-// asAsker returns the container as the asker of a question. The kubelet requests all devices of a resource at
+// forQuestion returns the container as the asker of a question. The kubelet requests all devices of a resource at
 // once: an asker with another request was a wrong guess, and the container is unknown.
-func (c recipient) asAsker(q *api.PreferRequest) recipient {
+func (c recipient) forQuestion(q *api.PreferRequest) recipient {
 	if c.Asker == nil || c.Asker.Requests[q.GetResource()] == int(q.GetSize()) {
 		return c
 	}

@@ -9,8 +9,8 @@
 //   - Read: a reader reads the kubelet's checkpoint, PodResources, the pods' requests and the CPUs into an
 //     observation (read.go).
 //   - Decide: a transaction works on a copy of the state and reads only the observation and the clock
-//     (answer.go). After an Allocate since the read, the question is read again; if the asker is gone, the
-//     question ends (question.go).
+//     (answer.go). After an Allocate since the read, the question is read again; if the plugin no longer
+//     waits, the question ends (question.go).
 //   - Commit: the copy becomes the state in a single step (state.go). Log, observer and files follow,
 //     from the transaction's report (status.go).
 //

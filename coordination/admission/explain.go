@@ -105,7 +105,7 @@ func showsDevices(set device.Resources, view kubelet.View, accepted func(kubelet
 
 // readPod reads a pod from the kubelet; false without an answer.
 func (i *inspector) readPod(ctx context.Context, name podName) (kubelet.View, bool) {
-	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	if name.namespace == "" {
 		name.namespace = "default"

@@ -109,7 +109,7 @@ func (tx *transaction) isAsked(resource string, ids []string) bool {
 func recipientOf(s *state, g grant, e *evidence) *recipient {
 	c := recipient{Unasked: true}
 	n := e.Newest
-	switch found := e.IdentifyRecipient(kubeletCall{resource: g.resource, size: len(g.ids)}); {
+	switch found := e.findAsker(&api.PreferRequest{Resource: g.resource, Size: uint32(len(g.ids))}); {
 	case g.plan != nil:
 		c = *s.open.Container
 	case found != nil:

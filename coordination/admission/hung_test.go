@@ -35,7 +35,7 @@ func TestHungLooksAreWaitedForTogether(t *testing.T) {
 		}
 		begun := time.Now()
 		ids, _ := a.ask(gpus, 0, 2)
-		if took := time.Since(begun); took != lookLimit {
+		if took := time.Since(begun); took != readLimit {
 			t.Errorf("a question took %v", took)
 		}
 		owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "other"}, Name: "c"}
@@ -46,7 +46,7 @@ func TestHungLooksAreWaitedForTogether(t *testing.T) {
 		if _, refusal := a.allocated(gpus, []string{ids[0], "unplanned"}); refusal != "" {
 			t.Error(refusal)
 		}
-		if took := time.Since(begun); took != lookLimit {
+		if took := time.Since(begun); took != readLimit {
 			t.Errorf("an Allocate took %v", took)
 		}
 	})

@@ -15,22 +15,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
-// kubeletCall is a call of the kubelet for a container: a question, or an Allocate that had none.
-type kubeletCall struct {
-	resource string
-	size     int
-	include  []string // the devices that the answer has to include
-}
-
-// callOf returns the call of a question.
-func callOf(q *api.PreferRequest) kubeletCall {
-	return kubeletCall{q.GetResource(), int(q.GetSize()), q.GetMustInclude()}
-}
-
-// IdentifyContainer returns the container of a question, with its devices so far.
-func (e *evidence) IdentifyContainer(q *api.PreferRequest) (recipient, knowledge) {
+// identifyRecipient returns the container of a question, with its devices so far.
+func (e *evidence) identifyRecipient(q *api.PreferRequest) (recipient, knowledge) {
 	following, why := e.following(q)
-	call := callOf(q)
 	isNewest := following != nil && following == e.Newest
 	known := knowledge{Source: intent.Inference, Why: why}
 	view, unread := e.View.Get()
@@ -39,11 +26,11 @@ func (e *evidence) IdentifyContainer(q *api.PreferRequest) (recipient, knowledge
 	}
 	var c recipient
 	if following != nil {
-		c = following.asAsker(q)
+		c = following.forQuestion(q)
 		following = &c
 	}
 	if answer, err := e.Answer.Get(); err == nil {
-		asker := e.likeliest(call, e.narrow(e.candidates(call, answer), following), answer)
+		asker := e.likeliest(q, e.narrow(e.candidates(q, answer), following), answer)
 		if asker == nil {
 			known.Why += fmt.Sprintf(" (%s shows no container that lacks %d)", answer.Source, q.GetSize())
 		} else {
@@ -61,18 +48,18 @@ func (e *evidence) IdentifyContainer(q *api.PreferRequest) (recipient, knowledge
 			c.Pods = c.Asker.Pods
 		}
 	}
-	c.Looked = c.Looked || unread == nil || len(call.include) > 0 && following == nil
+	c.Looked = c.Looked || unread == nil || len(q.GetMustInclude()) > 0 && following == nil
 	known.Asker = c.Asker
 	return c, known
 }
 
-// IdentifyRecipient returns the asker of an Allocate without a question; nil without a request source.
-func (e *evidence) IdentifyRecipient(call kubeletCall) *asker {
+// findAsker returns the asker of an Allocate without a question; nil without a request source.
+func (e *evidence) findAsker(q *api.PreferRequest) *asker {
 	answer, err := e.Answer.Get()
 	if err != nil {
 		return nil
 	}
-	return e.likeliest(call, e.candidates(call, answer), answer)
+	return e.likeliest(q, e.candidates(q, answer), answer)
 }
 
 // continued returns the container of the latest Allocate if an Allocate of a resource can continue it: the
@@ -113,7 +100,7 @@ func (e *evidence) containerOf(asker *asker, following *recipient) recipient {
 //   - else the youngest pod: the kubelet admits a batch of new pods from the oldest on (HandlePodAdditions in
 //     pkg/kubelet/kubelet.go), and lists each just before its admission; its containers in order of
 //     allocation.
-func (e *evidence) likeliest(call kubeletCall, candidates []asker, answer intent.Answer) *asker {
+func (e *evidence) likeliest(q *api.PreferRequest, candidates []asker, answer intent.Answer) *asker {
 	if len(candidates) == 0 {
 		return nil
 	}
@@ -124,7 +111,7 @@ func (e *evidence) likeliest(call kubeletCall, candidates []asker, answer intent
 		return cmp.Or(compareFirst(a.Is(open), b.Is(open)), byArrival, b.Created.Compare(a.Created))
 	})
 	differs := func(candidate asker) bool { return !equalRequest(&likeliest, &candidate) }
-	another := e.mayBeAnother(call, answer)
+	another := e.mayBeAnother(q, answer)
 	likeliest.Exact = likeliest.Is(open) && open.Exact || !slices.ContainsFunc(candidates, differs) && !another
 	for _, candidate := range candidates {
 		if !likeliest.Is(open) || candidate.Is(open) {
@@ -132,7 +119,7 @@ func (e *evidence) likeliest(call kubeletCall, candidates []asker, answer intent
 		}
 	}
 	if !likeliest.Exact {
-		likeliest.Others = alignments(candidates, another && (e.View.IsKnown() || len(call.include) > 0))
+		likeliest.Others = alignments(candidates, another && (e.View.IsKnown() || len(q.GetMustInclude()) > 0))
 	}
 	return &likeliest
 }
@@ -174,10 +161,10 @@ func compareFirst(a, b bool) int {
 // candidates returns the containers compatible with a call: for each pod not started, the first container
 // without the requested devices. The kubelet allocates for the containers of a pod in order, therefore a
 // container with devices completes all earlier containers.
-func (e *evidence) candidates(call kubeletCall, answer intent.Answer) []asker {
+func (e *evidence) candidates(q *api.PreferRequest, answer intent.Answer) []asker {
 	var found []asker
 	for _, pod := range answer.Pods {
-		if !e.mayBeInAdmission(pod, call) {
+		if !e.mayBeInAdmission(pod, q) {
 			continue
 		}
 		next, held := 0, e.heldIn(pod)
@@ -187,7 +174,7 @@ func (e *evidence) candidates(call kubeletCall, answer intent.Answer) []asker {
 			}
 		}
 		for i, c := range pod.Containers[next:] {
-			if c.Requests[call.resource] == call.size && len(held[c.Name][call.resource]) == 0 {
+			if c.Requests[q.GetResource()] == int(q.GetSize()) && len(held[c.Name][q.GetResource()]) == 0 {
 				found = append(found, *newAsker(answer.Source, e.Resources, pod, next+i))
 				break
 			}
@@ -198,7 +185,7 @@ func (e *evidence) candidates(call kubeletCall, answer intent.Answer) []asker {
 
 // mayBeInAdmission reports whether the kubelet can be admitting a pod: the pod is not started, PodResources
 // shows the pod, and devices to be included belong to its init containers.
-func (e *evidence) mayBeInAdmission(pod intent.Pod, call kubeletCall) bool {
+func (e *evidence) mayBeInAdmission(pod intent.Pod, q *api.PreferRequest) bool {
 	view, unread := e.View.Get()
 	switch {
 	case pod.Started:
@@ -206,18 +193,18 @@ func (e *evidence) mayBeInAdmission(pod intent.Pod, call kubeletCall) bool {
 	case unread == nil:
 		return slices.Contains(view.Pods, pod.Pod)
 	default:
-		of := e.inherited(call)
+		of := e.inherited(q)
 		return len(of) == 0 || holdsAny(of, pod)
 	}
 }
 
 // inherited returns the holders of the devices that an answer has to include. Without holders, these are the
 // devices on the NUMA nodes of the Topology Manager's choice, where fewer are free than requested.
-func (e *evidence) inherited(call kubeletCall) holders.Holders {
-	if len(call.include) == 0 {
+func (e *evidence) inherited(q *api.PreferRequest) holders.Holders {
+	if len(q.GetMustInclude()) == 0 {
 		return nil
 	}
-	of := e.Holders.Of(call.resource, call.include[0])
+	of := e.Holders.Of(q.GetResource(), q.GetMustInclude()[0])
 	return slices.DeleteFunc(of, func(h holders.Holder) bool { return h.Lost }) // unknown to the kubelet
 }
 
@@ -242,8 +229,8 @@ func (e *evidence) narrow(candidates []asker, following *recipient) []asker {
 
 // mayBeAnother reports whether a container besides the candidates can be the asker: a started container whose
 // record the kubelet has lost, for which the kubelet's pod workers allocate again.
-func (e *evidence) mayBeAnother(call kubeletCall, answer intent.Answer) bool {
-	if of := e.inherited(call); len(of) > 0 { // the container takes over from an init container of its pod
+func (e *evidence) mayBeAnother(q *api.PreferRequest, answer intent.Answer) bool {
+	if of := e.inherited(q); len(of) > 0 { // the container takes over from an init container of its pod
 		return !slices.ContainsFunc(answer.Pods, func(p intent.Pod) bool { return holdsAny(of, p) })
 	}
 	for _, pod := range answer.Pods {
@@ -252,8 +239,8 @@ func (e *evidence) mayBeAnother(call kubeletCall, answer intent.Answer) bool {
 		}
 		held := e.heldIn(pod)
 		for _, c := range pod.Containers {
-			if c.Role != model.Init && c.Requests[call.resource] == call.size &&
-				len(held[c.Name][call.resource]) == 0 {
+			if c.Role != model.Init && c.Requests[q.GetResource()] == int(q.GetSize()) &&
+				len(held[c.Name][q.GetResource()]) == 0 {
 				return true
 			}
 		}

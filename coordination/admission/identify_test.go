@@ -69,7 +69,7 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 				View:    tc.view,
 				Answer:  kubelet.Read(intent.Answer{Source: tc.source, Pods: tc.pods}, nil),
 			}
-			got := e.IdentifyRecipient(kubeletCall{resource: gpus, size: 1})
+			got := e.findAsker(&api.PreferRequest{Resource: gpus, Size: 1})
 			switch {
 			case (got == nil) != (tc.want == ""):
 				t.Errorf("asks %v, want %q", got, tc.want)
@@ -93,7 +93,7 @@ func TestDevicesOfAnEarlierPodOfTheName(t *testing.T) {
 			Answer:    kubelet.Read(intent.Answer{Source: intent.PodsAPI, Pods: []intent.Pod{pod}}, nil),
 			Holders:   holders.Holders{{UID: uid, Pod: pod.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}}},
 		}
-		if got := e.IdentifyRecipient(kubeletCall{resource: gpus, size: 1}); (got != nil) != asks {
+		if got := e.findAsker(&api.PreferRequest{Resource: gpus, Size: 1}); (got != nil) != asks {
 			t.Errorf("devices of UID %q: %v asks, want somebody: %t", uid, got, asks)
 		}
 		asker := &asker{Pod: pod.Pod, UID: pod.UID, Name: "c"}
@@ -199,7 +199,7 @@ func TestAskerOfAnotherNumberIsUnknown(t *testing.T) {
 	asker := &asker{UID: "a", Requests: map[string]int{gpus: 2, vfs: 2}}
 	for size, known := range map[int]bool{1: false, 2: true, 3: false} {
 		q := &api.PreferRequest{Resource: vfs, Size: uint32(size)}
-		c := recipient{Asker: asker, Pods: []kubelet.Pod{{Name: "a"}}}.asAsker(q)
+		c := recipient{Asker: asker, Pods: []kubelet.Pod{{Name: "a"}}}.forQuestion(q)
 		if (c.Asker != nil) != known || (c.Pods != nil) != known {
 			t.Errorf("a question for %d: asker %v, pods %v", size, c.Asker, c.Pods)
 		}
@@ -261,7 +261,7 @@ func TestSecondHalfIsOfWhoRequestsTheFirst(t *testing.T) {
 			Progress: progress, Recent: true,
 			Answer: kubelet.Read(intent.Answer{Source: intent.Kubelet, Pods: pods}, nil),
 		}
-		c, _ := e.IdentifyContainer(&api.PreferRequest{Resource: vfs, Available: []string{"v1", "v2"}, Size: 1})
+		c, _ := e.identifyRecipient(&api.PreferRequest{Resource: vfs, Available: []string{"v1", "v2"}, Size: 1})
 		if c.Asker == nil || c.Asker.Pod.Name != want {
 			t.Errorf("progress %d: %+v asks, want pod %s", progress, c.Asker, want)
 		}
@@ -289,7 +289,7 @@ func TestLostContainerPassesNothingOn(t *testing.T) {
 		e := &evidence{Resources: announced(t), Holders: holders.Holders{{
 			UID: "u", Pod: kubelet.Pod{Name: "a"}, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}, Lost: lost,
 		}}}
-		of := e.inherited(callOf(&api.PreferRequest{Resource: gpus, MustInclude: []string{"g1"}, Size: 2}))
+		of := e.inherited(&api.PreferRequest{Resource: gpus, MustInclude: []string{"g1"}, Size: 2})
 		if (len(of) == 0) != lost {
 			t.Errorf("lost %t: taken over from %v", lost, of)
 		}

@@ -22,11 +22,11 @@ import (
 // Parts of a question's and an Allocate's system.CoordinatorLimit.
 const (
 	// announcedLimit is for an announcement, if the kubelet already asks for the announced devices.
-	announcedLimit = system.CoordinatorLimit - lookLimit
-	// lookLimit is for all reads together, which usually take a millisecond.
-	lookLimit = system.QuestionLimit / 2
-	// returnedLimit is the part of lookLimit for the report that an open Allocate has returned.
-	returnedLimit = lookLimit / 5
+	announcedLimit = system.CoordinatorLimit - readLimit
+	// readLimit is for all reads together, which usually take a millisecond.
+	readLimit = system.QuestionLimit / 2
+	// returnedLimit is the part of readLimit for the report that an open Allocate has returned.
+	returnedLimit = readLimit / 5
 )
 
 // reader reads the kubelet and the request sources. A reader changes no state and holds no lock.
@@ -40,7 +40,7 @@ type reader struct {
 func (r *reader) readQuestion(
 	ctx context.Context, before *state, asked time.Time, q *api.PreferRequest,
 ) (o observation) {
-	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	o.asked, o.kubelet = asked, r.Kubelet.Life()
 	var all sync.WaitGroup
@@ -70,8 +70,8 @@ func (r *reader) readQuestion(
 }
 
 // suspectedPods returns the few pods to read one by one if List is unavailable. Pods whose devices the
-// kubelet offers come first: they have ended, unless the kubelet hands a device out twice. All adds further
-// pods.
+// kubelet offers come first: they have ended, unless the kubelet hands a device out twice. If a List was due
+// (all), further pods follow.
 func (s *state) suspectedPods(sources holders.Sources, q *api.PreferRequest, all bool) (pods []kubelet.Pod) {
 	found := holders.Find(sources).Holders
 	if !sources.Recorded.IsKnown() {
@@ -222,16 +222,18 @@ func (r *reader) readAllocate(
 ) allocateInput {
 	a := allocateInput{resource: resource, ids: ids, open: s.open}
 	a.asked, a.kubelet, a.checkpoint = now, r.Kubelet.Life(), kubelet.Read(r.Kubelet.Checkpoint())
-	ctx, cancel := context.WithTimeout(ctx, lookLimit) // for all reads together
+	ctx, cancel := context.WithTimeout(ctx, readLimit) // for all reads together
 	defer cancel()
 	// a kubelet that hangs leaves half of the time for the request sources
-	first, cancelFirst := context.WithTimeout(ctx, lookLimit/2)
+	first, cancelFirst := context.WithTimeout(ctx, readLimit/2)
 	defer cancelFirst()
 	a.double = r.findConflict(first, s, now, resource, ids, &a.observation)
 	if s.open.proves(resource, ids, now) {
 		return a
 	}
-	a.answer = kubelet.Read(r.Pods.Pods(ctx))
+	if !a.answer.IsKnown() { // findConflict may have read it
+		a.answer = kubelet.Read(r.Pods.Pods(ctx))
+	}
 	if !a.answer.IsKnown() && s.open != nil {
 		a.fate = r.readFate(ctx, s.open.Container.Pods)
 	}

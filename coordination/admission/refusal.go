@@ -36,12 +36,12 @@ func (r refusal) full() string {
 // whole node.
 const maxSuspects = 8
 
-// findConflict returns the refusal for allocated devices if a different pod holds a device now: the kubelet
-// is handing out the device twice (kubernetes PR 137534). The holders of the last question are no proof: they
-// can be outdated, and containers of a pod share devices. The suspected pods are therefore read with Get,
-// which is safe during an Allocate. Get shows no plain init containers, whose devices go to the next
-// container of their pod. If the kubelet does not answer before ctx is done, the container keeps the devices,
-// and an error is logged.
+// findConflict returns the refusal for allocated devices if a different pod holds a device now, and adds the
+// pods to the observation if it reads them. The kubelet is handing out the device twice (kubernetes PR
+// 137534). The holders of the last question are no proof: they can be outdated, and containers of a pod share
+// devices. The suspected pods are therefore read with Get, which is safe during an Allocate. Get shows no
+// plain init containers, whose devices go to the next container of their pod. If the kubelet does not answer
+// before ctx is done, the container keeps the devices, and an error is logged.
 func (r *reader) findConflict(
 	ctx context.Context, before *state, now time.Time, resource string, ids []string, o *observation,
 ) refusal {

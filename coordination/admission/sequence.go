@@ -48,7 +48,7 @@ func (e *evidence) takingOver(q *api.PreferRequest) (*recipient, string) {
 	if n := e.continued(q.GetResource()); n != nil {
 		return n, takesOver
 	}
-	of := e.inherited(callOf(q))
+	of := e.inherited(q)
 	if len(of) == 0 {
 		return nil, firstHalf
 	}

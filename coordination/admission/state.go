@@ -241,7 +241,7 @@ func (tx *transaction) openFor(
 
 // endRejected closes the open admission if the kubelet has rejected the container's pod, by its fate or by
 // the evidence, and frees the devices; or if the pod may have been rejected, or nothing relates the container
-// to a call.
+// to a call. The evidence then has no newest container.
 func (tx *transaction) endRejected(e *evidence, of fate) {
 	if tx.open == nil || tx.open.allocated() != nil && e.Progress == progressComplete {
 		return

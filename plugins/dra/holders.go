@@ -36,7 +36,7 @@ type holderView struct {
 	kubeletDir string
 	log        *slog.Logger
 	complaints *complaints
-	recorded   *recordedPods // belongs to the goroutine that calls update
+	recorded   *recordedPods // belongs to the goroutine that calls updateHolders
 
 	last  kubelet.Reading[kubelet.Checkpoint] // the last read checkpoint
 	found holders.Holders                     // at the last look

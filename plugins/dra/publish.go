@@ -104,9 +104,10 @@ func (p *publisher) driverResources(v *view) resourceslice.DriverResources {
 // 45 s.
 const shownLimit = 20 * time.Second
 
-// awaitShown waits until the API server has the VFs of prepared claims: CNI plugins read there the VF of a
-// pod immediately after the kubelet's answer. A device may be published with another VF, which is that of
-// another claim.
+// awaitShown waits until the API server shows no other VF for the devices of prepared claims: CNI plugins
+// (Multus) read there the VF of a pod immediately after the kubelet's answer. After an error the kubelet does
+// not get the names of the CDI devices: a repeated call finds the claims recorded, and the end of the pod
+// unprepares them.
 func (p *publisher) awaitShown(ctx context.Context, prepared []claims.Claim) error {
 	vfs := map[string]string{} // by device; a GPU alone is published with an ID of its own
 	for _, c := range prepared {
@@ -124,15 +125,15 @@ func (p *publisher) awaitShown(ctx context.Context, prepared []claims.Claim) err
 	published := slicesOf(p.config.Client, p.config.NodeName)
 	shown, err := shownVFs(ctx, published)
 	isOther := func(device string) bool { return shown[device] != "" && shown[device] != vfs[device] }
-	hasAll := func() bool { return !slices.ContainsFunc(slices.Collect(maps.Keys(vfs)), isOther) }
-	if err == nil && !hasAll() {
+	showsNoOther := func() bool { return !slices.ContainsFunc(slices.Collect(maps.Keys(vfs)), isOther) }
+	if err == nil && !showsNoOther() {
 		p.viewer.changed.Fire() // the claims are to be published
 		_, err = watchtools.UntilWithSync(ctx, published, &resourceapi.ResourceSlice{}, nil,
 			func(event watch.Event) (bool, error) {
 				if slice, ok := event.Object.(*resourceapi.ResourceSlice); ok && event.Type != watch.Deleted {
 					maps.Copy(shown, multusIDs(slice.Spec.Devices))
 				}
-				return hasAll(), nil
+				return showsNoOther(), nil
 			})
 	}
 	if err != nil {

@@ -114,7 +114,7 @@ func (w *viewer) followChanges(ctx context.Context) error {
 	}
 }
 
-// awaitUpdate waits until follow has updated the view.
+// awaitUpdate waits until followChanges has updated the view.
 func (w *viewer) awaitUpdate(ctx context.Context) error {
 	answer := make(chan struct{})
 	select {

@@ -5,7 +5,6 @@ package rdma
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -173,17 +172,14 @@ func (h Host) addVhost(g *Grant) {
 }
 
 // Edits merges the grants of a container in the order of the device IDs, all of which are in grants.
-func (h Host) Edits(pool pools.Pool, order []string, grants map[string]*Grant) (container.Edits, error) {
+func (h Host) Edits(pool pools.Pool, order []string, grants map[string]*Grant) container.Edits {
 	var edits container.Edits
 	info := map[string]map[string]map[string]string{}
 	for _, id := range order {
 		info[id] = grants[id].Info
 		edits.AddNodes(grants[id].Nodes...)
 	}
-	infoJSON, err := json.Marshal(info)
-	if err != nil {
-		return edits, fmt.Errorf("write device facts of %s: %w", pool.Name, err)
-	}
+	infoJSON, _ := json.Marshal(info) // maps of strings have a form in JSON
 	name := variableName(pool.Name)
 	edits.Env = map[string]string{name: strings.Join(order, ","), name + "_INFO": string(infoJSON)}
 	if pool.Resource.DeviceType == pools.SharedHCA {
@@ -199,7 +195,7 @@ func (h Host) Edits(pool pools.Pool, order []string, grants map[string]*Grant) (
 	if h.CDI != nil {
 		edits.Nodes, edits.Named = nil, h.CDI.nameDevices(cdiPoolOf(pool), order, grants)
 	}
-	return edits, nil
+	return edits
 }
 
 // listAddresses returns the addresses of devices, equal for replicas of one HCA. For shared HCAs this list is

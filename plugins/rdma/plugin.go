@@ -247,8 +247,7 @@ func (p *Plugin) findVanished(ids, mustInclude []string) map[string]bool {
 	for _, id := range ids {
 		asked[id] = !slices.Contains(mustInclude, id)
 	}
-	pool, _ := p.vfs.latestPool(p.name)
-	for _, d := range pool.Devices {
+	for _, d := range p.newestPool().Devices {
 		if asked[d.ID] && d.Fault == "" && d.Gone(p.host.Sys) {
 			vanished[d.ID] = true
 		}
@@ -262,7 +261,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 	failed := true // also by a panic
 	defer func() { p.member.Returned(ctx, ids, failed) }()
 	p.vfs.noteAllocate(p.name)
-	pool, _ := p.vfs.latestPool(p.name)
+	pool := p.newestPool()
 	beside := pool.Beside(ids)
 	given, err := p.giveDevices(pool, slices.Concat(ids, beside))
 	if err == nil {
@@ -275,10 +274,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 	if err != nil {
 		return container.Edits{}, err
 	}
-	edits, err := p.host.Edits(pool, slices.Concat(order, beside), given)
-	if err != nil {
-		return container.Edits{}, err
-	}
+	edits := p.host.Edits(pool, slices.Concat(order, beside), given)
 	p.addPairs(ctx, pool, order, &edits)
 	p.log.Info("allocated", "devices", order, to)
 	failed = false

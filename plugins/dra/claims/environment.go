@@ -165,11 +165,7 @@ func (m *composition) addVFs(e *environment, name string, ids []string) (*rdma.P
 		given[id] = m.Host.Grant(d, pool.Resource)
 		e.infos = append(e.infos, info{pool, d, given[id]})
 	}
-	edits, err := m.Host.Edits(pool, order, given)
-	if err != nil {
-		return nil, err
-	}
-	e.edits.Add(edits)
+	e.edits.Add(m.Host.Edits(pool, order, given))
 	if told != nil {
 		for i := range told.VFs {
 			told.VFs[i].ID = ids[i]

@@ -4,7 +4,6 @@ package claims
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -165,7 +164,7 @@ func (j *judgement) checkAlignment(uses []usage, asked intent.Alignment) error {
 			"start", intent.Required)
 	case asked != intent.Required:
 		return nil
-	case cmp.Or(j.Policy.Alignment, intent.Preferred) == intent.Required:
+	case j.Policy.Alignment == intent.Required:
 		otherwise = fmt.Sprintf("the driver's flag --alignment=%s asks that of every pod", intent.Required)
 	}
 	var devices []Prepared
@@ -264,8 +263,8 @@ func readParameters(raw []byte) (read claimParameters, err error) {
 	return read, nil
 }
 
-// checkPairs returns an error if a claim requires alignment and a pair of containers with these devices is
-// not on one switch. The error says how to let the containers start.
+// checkPairs returns an error if a pair of containers with these devices is not on one switch, for a claim
+// that requires alignment. The error says how to let the containers start.
 func (n *nodeIndex) checkPairs(c Claim, devices []Prepared, otherwise string) error {
 	choice, err := n.orderDevices(devices)
 	if err != nil {

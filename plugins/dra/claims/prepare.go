@@ -26,10 +26,6 @@ import (
 // needs all of them. A repeated call for a claim has the same result. The pods are those of PodsOf; Prepare
 // holds the lock and asks nobody. kubelet.ErrNotRead, without an effect, means that the decision depends on
 // them. Prepare returns the claims of the call that are prepared, and why the others are not.
-//
-// The API server must have the VFs of the claims before the kubelet's answer, because Multus reads the VF of
-// a device there. Otherwise the kubelet does not get the names of the CDI devices: a repeated call finds the
-// claims recorded, and the end of the pod unprepares them.
 func (p *Preparer) Prepare(
 	state State, called []*resourceapi.ResourceClaim, pods kubelet.Reading[[]*corev1.Pod],
 ) ([]Claim, error) {

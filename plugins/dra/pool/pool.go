@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pool computes the published devices of a node as a pure function of its inventory: the devices of
+// Package pool computes the published devices of a node as a pure function of a Machine: the devices of
 // the resource pool, their shared counters, and the ResourceSlices that contain them.
 //
 // The scheduler takes the first devices that fit and has no model of switches, so a pair is a device:
@@ -84,8 +84,8 @@ const (
 type Device struct {
 	Name string // "pair-11-00-0", after the PCI address of its GPU, stable over restarts
 	Type Type
-	GPUs []string // device IDs of the inventory
-	VFs  []string // device IDs of the inventory; the i-th belongs to the i-th GPU
+	GPUs []string // device IDs of the machine
+	VFs  []string // device IDs of the machine; the i-th belongs to the i-th GPU
 }
 
 // Pool is the published state of a node.
