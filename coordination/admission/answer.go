@@ -44,12 +44,15 @@ func (tx *transaction) answerQuestion(
 	p := tx.makePlan(&choice, q, &container, o)
 	kind := tx.resources[q.GetResource()].Kind
 	tx.observe(func(to DecisionObserver) { to.QuestionAnswered(known.Source) })
-	tx.decision = newDecision(&api.Decision{
+	decided := newDecision(&api.Decision{
 		TimeUnixNano: o.asked.UnixNano(), TookNano: int64(tx.now().Sub(o.asked)), Asked: true,
 		Known: known.For(kind), Resource: q.GetResource(), Size: q.GetSize(),
 		Available: uint32(len(q.GetAvailable())), MustInclude: q.GetMustInclude(),
 		Chosen: p.Devices[q.GetResource()], Planned: deviceLists(p.otherDevices(q.GetResource())),
-	}, decisionInput{tree: tx.tree, request: request, choice: choice}, container.Likely(), container.PodUID())
+		Pairs: encodePairs(choice.Pairs), Reason: choice.Reason,
+		Container: encodeOwner(container.Likely(), container.PodUID()), PodUid: container.PodUID(),
+	})
+	tx.question = &decisionInput{decision: decided, tree: tx.tree, request: request, choice: choice}
 	return p.Devices[q.GetResource()], known.For(kind) + "; " + choice.Reason, nil
 }
 

@@ -10,11 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // podName is a pod name from the command line, with optional namespace and container.
@@ -49,7 +48,8 @@ func (i *inspector) Explain(
 ) ([]*api.Decision, error) {
 	name := podName{namespace, pod, container}
 	view, known := i.readPod(ctx, name)
-	var found []decision
+	i.committed.addOptions()
+	var found []*api.Decision
 	var containers []string
 	var ours bool
 	i.committed.locked(func() {
@@ -66,31 +66,22 @@ func (i *inspector) Explain(
 		return nil, emptyAnswer(name, view, known, ours)
 	}
 	if name.namespace == "" {
-		name.namespace = found[0].container.Namespace
-		for _, e := range found {
-			if e.container.Namespace != name.namespace {
+		name.namespace = found[0].GetContainer().GetNamespace()
+		for _, m := range found {
+			if other := m.GetContainer().GetNamespace(); other != name.namespace {
 				return nil, fmt.Errorf("explain %s: pods in the namespaces %s and %s have this name; use NAMESPACE/%[1]s",
-					name.pod, name.namespace, e.container.Namespace)
+					name.pod, name.namespace, other)
 			}
 		}
 	}
-	return encodeDecisions(found), nil
+	return found, nil
 }
 
 // Recent returns all known decisions, the oldest first, including decisions for unknown containers.
-func (i *inspector) Recent() []*api.Decision {
-	var all []decision
+func (i *inspector) Recent() (all []*api.Decision) {
+	i.committed.addOptions()
 	i.committed.locked(func() { all = i.committed.history.all() })
-	return encodeDecisions(all)
-}
-
-// encodeDecisions returns decisions in the wire format.
-func encodeDecisions(all []decision) []*api.Decision {
-	encoded := make([]*api.Decision, 0, len(all))
-	for _, d := range all {
-		encoded = append(encoded, d.encode())
-	}
-	return encoded
+	return all
 }
 
 // showsDevices reports whether a view shows an announced device with an accepted container.
@@ -121,8 +112,8 @@ func containersOf(log *decisionLog, name podName, view kubelet.View) []string {
 	for container := range view.Containers {
 		known[container.Name] = true
 	}
-	for _, e := range log.of(view, pod.accepts) {
-		known[e.container.Name] = true
+	for _, m := range log.of(view, pod.accepts) {
+		known[m.GetContainer().GetContainer()] = true
 	}
 	return slices.Sorted(maps.Keys(known))
 }
@@ -153,20 +144,28 @@ func emptyAnswer(name podName, view kubelet.View, known, ours bool) error {
 	}
 }
 
-// encode converts a decision to its wire format.
-func (e *decision) encode() *api.Decision {
-	m := proto.CloneOf(e.message.get())
-	if e.container != nil {
-		m.Container = encodeOwner(*e.container, e.podUID)
+// encodeOwner converts a container to its wire format, nil for nil; an empty UID means unknown.
+func encodeOwner(c *kubelet.Container, uid string) *api.Owner {
+	if c == nil {
+		return nil
 	}
-	m.PodUid, m.Allocated, m.Refusal, m.Held = e.podUID, e.allocated, e.refusal, e.held
-	if !e.allocatedAt.IsZero() {
-		m.AllocatedUnixNano = e.allocatedAt.UnixNano()
-	}
-	return m
+	return &api.Owner{Namespace: c.Namespace, Pod: c.Pod.Name, Container: c.Name, Uid: uid}
 }
 
-// encodeOwner converts a container to its wire format; an empty UID means unknown.
-func encodeOwner(c kubelet.Container, uid string) *api.Owner {
-	return &api.Owner{Namespace: c.Namespace, Pod: c.Pod.Name, Container: c.Name, Uid: uid}
+// decodeOwner converts a container from its wire format, nil for nil.
+func decodeOwner(o *api.Owner) *kubelet.Container {
+	if o == nil {
+		return nil
+	}
+	pod := kubelet.Pod{Namespace: o.GetNamespace(), Name: o.GetPod()}
+	return &kubelet.Container{Pod: pod, Name: o.GetContainer()}
+}
+
+// encodePairs converts pairs to their wire format.
+func encodePairs(pairs []placement.Pair) []*api.Pair {
+	var encoded []*api.Pair
+	for _, p := range pairs {
+		encoded = append(encoded, &api.Pair{Gpu: p.GPU.ID, Vf: p.VF.ID, Distance: p.Distance.Level.String()})
+	}
+	return encoded
 }

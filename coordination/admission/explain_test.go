@@ -107,17 +107,15 @@ func TestNothingToExplain(t *testing.T) {
 	}
 	record := func(namespace, pod, container, id string) {
 		c := &kubelet.Container{Pod: kubelet.Pod{Namespace: namespace, Name: pod}, Name: container}
-		a.coordinator.history.recordAllocate(answeredAllocate{
-			at: a.now, container: c, resource: gpus, ids: []string{id},
-		})
+		allocate := &api.Decision{Container: encodeOwner(c, ""), Resource: gpus, Allocated: []string{id}}
+		a.coordinator.history.recordAllocate(allocate)
 	}
 	a.admit(a.add("train"), "worker", wish{1, 1})
 	a.add("idle")
 	a.coordinator.history.isHeld = nil // as after a boot
 	for i := range maxDecisions {
-		a.coordinator.history.recordAllocate(answeredAllocate{
-			at: a.now, resource: gpus, ids: []string{fmt.Sprint("other-", i)},
-		})
+		other := &api.Decision{Resource: gpus, Allocated: []string{fmt.Sprint("other-", i)}}
+		a.coordinator.history.recordAllocate(other)
 	}
 	fails("team", "gone", "", "the kubelet of this node runs no such pod")
 	fails("", "gone", "", "the kubelet of this node runs no such pod of namespace default")
@@ -164,9 +162,8 @@ func TestExplainLasts(t *testing.T) {
 	}
 	before := explain()
 	for i := range 2 * maxDecisions {
-		a.coordinator.history.recordAllocate(answeredAllocate{
-			at: a.now, resource: gpus, ids: []string{fmt.Sprint("other-", i)},
-		})
+		other := &api.Decision{Resource: gpus, Allocated: []string{fmt.Sprint("other-", i)}}
+		a.coordinator.history.recordAllocate(other)
 	}
 	a.crashes, a.random = true, rand.New(certain{})
 	a.maybeCrash()
@@ -188,9 +185,9 @@ func TestDecisionsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	var log decisionLog
 	for _, saved := range [][]savedDecision{
-		{{Fixed: []byte("{")}},
-		{{Fixed: []byte("{}"), Allocated: []string{"x"}}},
-		{{Fixed: []byte(`{"resource": "amd.com/gpu"}`)}},
+		{{Message: []byte("{")}},
+		{{Message: []byte("{}"), Allocated: []string{"x"}}},
+		{{Message: []byte(`{"resource": "amd.com/gpu"}`)}},
 		make([]savedDecision, maxDecisions+1),
 	} {
 		if err := log.restore(saved); err == nil || len(log.all()) > 0 {

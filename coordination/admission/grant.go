@@ -182,37 +182,38 @@ func gpusBeside(b *books, r *device.Resource, ids []string, c *recipient) placem
 // acceptGrant records a grant and returns its devices in the container's order, and the recipient.
 func (tx *transaction) acceptGrant(g grant) *api.AllocatedResponse {
 	order := orderDevices(tx.books(), g)
-	tx.handover = &answeredAllocate{
-		at: tx.now(), container: g.container.Likely(), podUID: g.container.PodUID(), resource: g.resource,
-		ids: order, asked: g.asked,
-	}
+	tx.recordAnswer(g, order, "")
 	tx.open.Devices[g.resource] = order
 	if r := tx.resources[g.resource]; r != nil && r.Kind == device.GPU && len(tx.open.Files) > 0 {
 		tx.paired = tx.open
 	}
 	tx.reportGranted(g)
-	answer := &api.AllocatedResponse{Devices: slices.Clone(order)}
-	if to := g.container.Likely(); to != nil {
-		answer.Container = encodeOwner(*to, "")
+	return &api.AllocatedResponse{
+		Devices: slices.Clone(order), Container: encodeOwner(g.container.Likely(), ""),
 	}
-	return answer
+}
+
+// recordAnswer records an answered Allocate for the history. The container of the grant is nil if unknown.
+func (tx *transaction) recordAnswer(g grant, order []string, refusal string) {
+	at := tx.now().UnixNano()
+	tx.handover = &api.Decision{
+		TimeUnixNano: at, AllocatedUnixNano: at, Asked: g.asked, Resource: g.resource, Size: uint32(len(order)),
+		Allocated: slices.Clone(order), Refusal: refusal,
+	}
+	if c := g.container; c != nil {
+		tx.handover.Container, tx.handover.PodUid = encodeOwner(c.Likely(), c.PodUID()), c.PodUID()
+	}
 }
 
 // refuseGrant records a refusal: the kubelet rejects the container, and no Allocate follows. The container of
 // the grant is nil if unknown.
 func (tx *transaction) refuseGrant(g grant, outcome Outcome, why refusal) *api.AllocatedResponse {
 	tx.endAdmission()
-	c, resource, ids := g.container, g.resource, g.ids
-	refused := &answeredAllocate{
-		at: tx.now(), resource: resource, ids: ids, refusal: why.full(), asked: g.asked,
-	}
-	if c != nil {
-		refused.container, refused.podUID = c.Likely(), c.PodUID()
-	}
+	resource, ids := g.resource, g.ids
+	tx.recordAnswer(g, ids, why.full())
 	tx.error("refuse", "resource", resource, "devices", ids, "outcome", outcome, "reason", why.said, "held_by",
 		why.owners)
-	tx.handover = refused
-	tx.reportVerdict(Verdict{Resource: resource, Outcome: outcome, Refusal: why.said}, c)
+	tx.reportVerdict(Verdict{Resource: resource, Outcome: outcome, Refusal: why.said}, g.container)
 	return &api.AllocatedResponse{Refusal: why.said}
 }
 

@@ -5,101 +5,34 @@ package admission
 import (
 	"cmp"
 	"slices"
-	"sync"
-	"time"
-	"unsafe"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// decision is a GetPreferredAllocation with the Allocate that followed, or an Allocate without a preceding
-// GetPreferredAllocation. In a log, only the container and the Allocate change.
+// decision is an entry of the log. The message is immutable, since readers have it without a lock: a change
+// replaces it.
 type decision struct {
-	container   *kubelet.Container // nil if unknown
-	podUID      string             // "" if unknown
-	allocated   []string           // devices of the Allocate
-	allocatedAt time.Time          // time of the Allocate; zero before
-	refusal     string             // the reason of a failed Allocate; "" for none
-	held        bool               // the container has the devices still; set by all and of
-
-	resource string
-	message  *decisionMessage
+	*api.Decision
+	bytes int // of the message, approximately
 }
 
-// decisionInput is what a decision had to choose from, and the choice.
-type decisionInput struct {
-	tree    *topology.Tree
-	request placement.Request
-	choice  placement.Choice
+// newDecision returns an entry.
+func newDecision(m *api.Decision) *decision {
+	return &decision{Decision: m, bytes: decisionBytes + 4*proto.Size(m)}
 }
 
-// newDecision returns the decision about a question, of a message without container and Allocate, with its
-// pairs. The message belongs to the decision.
-func newDecision(m *api.Decision, q decisionInput, container *kubelet.Container, uid string) *decision {
-	m.Reason = q.choice.Reason
-	for _, p := range q.choice.Pairs {
-		m.Pairs = append(m.Pairs, &api.Pair{Gpu: p.GPU.ID, Vf: p.VF.ID, Distance: p.Distance.Level.String()})
-	}
-	return &decision{
-		container: container, podUID: uid, resource: m.GetResource(),
-		message: &decisionMessage{whole: m, input: &q, cost: messageBytes(m) + q.bytes()},
-	}
+// edit replaces the message by a changed copy.
+func (e *decision) edit(change func(*api.Decision)) {
+	m := proto.CloneOf(e.Decision)
+	change(m)
+	*e = *newDecision(m)
 }
 
-// decisionMessage is the message of a decision. The results of single switches take longer than a decision:
-// they are computed when the message is needed, at the latest for the file of the next server, and their
-// input is dropped.
-type decisionMessage struct {
-	mu    sync.Mutex
-	whole *api.Decision
-	input *decisionInput // nil if the message has its switches
-	cost  int            // bytes, without the tree
-}
-
-// get returns the message with its switches.
-func (m *decisionMessage) get() *api.Decision {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.addOptions(true)
-	return m.whole
-}
-
-// addOptions adds the switches, with or without their results. The mutex must be held.
-func (m *decisionMessage) addOptions(results bool) {
-	if m.input != nil {
-		m.whole.Options = m.input.options(results)
-		m.input, m.cost = nil, messageBytes(m.whole)
-	}
-}
-
-// shorten drops the input, and with it the results of single switches, unless they are being computed.
-func (m *decisionMessage) shorten() {
-	if m.mu.TryLock() {
-		defer m.mu.Unlock()
-		m.addOptions(false)
-	}
-}
-
-// size returns the bytes of a message, with its tree unless that is the last one counted.
-func (m *decisionMessage) size(last **topology.Tree) int {
-	if !m.mu.TryLock() { // the results are being computed: the input is about to be dropped
-		return 0
-	}
-	defer m.mu.Unlock()
-	n := m.cost
-	if m.input != nil && m.input.tree != nil && m.input.tree != *last {
-		*last = m.input.tree
-		for range m.input.tree.Devices() {
-			n += treeDeviceBytes
-		}
-	}
-	return n
-}
+// decisionBytes is the size of an entry with its message, without lists.
+const decisionBytes = 4 << 10
 
 // decisionLog holds the latest decisions, which explain the devices of containers to people, and those of all
 // existing containers, the oldest first, within maxDecisions and mostBytes. A decisionLog is not safe for
@@ -111,20 +44,21 @@ type decisionLog struct {
 
 	entries []*decision
 	newest  map[kubelet.Device]*decision // the latest decision of each first device
+	inputs  []*decisionInput             // of the latest decisions, if their options are not computed
 }
 
 // holdsDevices reports whether the container of a decision still holds its devices.
 func (d *decisionLog) holdsDevices(e *decision) bool {
 	first, ok := e.firstDevice()
-	return ok && d.newest[first] == e && d.isHeld != nil && d.isHeld(e.podUID, first.Resource, first.ID)
+	return ok && d.newest[first] == e && d.isHeld != nil && d.isHeld(e.GetPodUid(), first.Resource, first.ID)
 }
 
 // firstDevice returns the first allocated device of a decision, or false if no device is allocated.
 func (e *decision) firstDevice() (kubelet.Device, bool) {
-	if len(e.allocated) == 0 || e.refusal != "" {
+	if len(e.GetAllocated()) == 0 || e.GetRefusal() != "" {
 		return kubelet.Device{}, false
 	}
-	return kubelet.Device{Resource: e.resource, ID: e.allocated[0]}, true
+	return kubelet.Device{Resource: e.GetResource(), ID: e.GetAllocated()[0]}, true
 }
 
 // add appends a decision. A full log first removes the oldest decision whose container no longer exists; if
@@ -137,35 +71,43 @@ func (d *decisionLog) add(e *decision) {
 	d.fit()
 }
 
-// answeredAllocate is an answered Allocate.
-type answeredAllocate struct {
-	at        time.Time
-	container *kubelet.Container // nil if unknown
-	podUID    string             // "" if unknown
-	resource  string
-	ids       []string // in the order for the container
-	refusal   string   // "" for none
-	asked     bool     // the Allocate follows the latest GetPreferredAllocation
+// addQuestion appends the decision about a question. Beyond the limits, the oldest inputs are dropped, and
+// with them the results of single switches.
+func (d *decisionLog) addQuestion(q *decisionInput) {
+	d.add(q.decision)
+	d.inputs = append(d.inputs, q)
+	for len(d.inputs) > 1 && (len(d.inputs) > maxInputs || countDevices(d.inputs) > maxListed) {
+		oldest := d.inputs[0]
+		d.setOptions(oldest, oldest.options(false))
+	}
 }
 
-// recordAllocate records an Allocate in the decision of the GetPreferredAllocation that it follows,
-// otherwise in a new decision.
-func (d *decisionLog) recordAllocate(a answeredAllocate) {
-	var e *decision
-	if n := len(d.entries); n > 0 {
-		e = d.entries[n-1]
+// setOptions adds options to a decision, and drops the input.
+func (d *decisionLog) setOptions(q *decisionInput, options []*api.Option) {
+	q.decision.edit(func(m *api.Decision) { m.Options = options })
+	d.inputs = slices.DeleteFunc(d.inputs, func(other *decisionInput) bool { return other == q })
+	d.fit()
+}
+
+// recordAllocate records an Allocate. If the Allocate follows the latest GetPreferredAllocation (asked), the
+// Allocate belongs to the latest decision, otherwise the message is a decision of its own.
+func (d *decisionLog) recordAllocate(a *api.Decision) {
+	if n := len(d.entries); n == 0 || !a.GetAsked() {
+		a.Asked = false
+		d.add(newDecision(a))
+	} else {
+		d.entries[n-1].edit(func(m *api.Decision) {
+			if m.Container == nil {
+				m.Container = a.GetContainer()
+			}
+			m.PodUid = cmp.Or(m.GetPodUid(), a.GetPodUid())
+			if m.Container != nil {
+				m.Container.Uid = m.GetPodUid()
+			}
+			m.Allocated, m.AllocatedUnixNano, m.Refusal = a.GetAllocated(), a.GetAllocatedUnixNano(), a.GetRefusal()
+		})
 	}
-	if e == nil || !a.asked {
-		m := &api.Decision{TimeUnixNano: a.at.UnixNano(), Resource: a.resource, Size: uint32(len(a.ids))}
-		e = &decision{resource: a.resource, message: &decisionMessage{whole: m, cost: messageBytes(m)}}
-		d.add(e)
-	}
-	if e.container == nil {
-		e.container = a.container
-	}
-	e.podUID = cmp.Or(e.podUID, a.podUID)
-	e.allocatedAt, e.allocated, e.refusal = a.at, slices.Clone(a.ids), a.refusal
-	d.index(e)
+	d.index(d.entries[len(d.entries)-1])
 }
 
 // index makes a decision the latest of its first device.
@@ -181,7 +123,7 @@ func (d *decisionLog) index(e *decision) {
 // resolveContainers sets unknown containers of decisions from the kubelet's devices.
 func (d *decisionLog) resolveContainers(view kubelet.View) {
 	for e, container := range d.resolve(view) {
-		e.container = &container
+		e.edit(func(m *api.Decision) { m.Container = encodeOwner(&container, m.GetPodUid()) })
 	}
 }
 
@@ -193,7 +135,7 @@ func (d *decisionLog) resolve(view kubelet.View) map[*decision]kubelet.Container
 		for resource, ids := range devices {
 			for _, id := range ids {
 				e := d.newest[kubelet.Device{Resource: resource, ID: id}]
-				if e == nil || e.container != nil {
+				if e == nil || e.GetContainer() != nil {
 					continue
 				}
 				if first, known := resolved[e]; !known || container.String() < first.String() {
@@ -205,31 +147,30 @@ func (d *decisionLog) resolve(view kubelet.View) map[*decision]kubelet.Container
 	return resolved
 }
 
-// all returns copies of all decisions, the oldest first. all sets held.
-func (d *decisionLog) all() []decision {
-	all := make([]decision, 0, len(d.entries))
+// all returns all decisions, the oldest first, with held as of now.
+func (d *decisionLog) all() []*api.Decision {
+	all := make([]*api.Decision, 0, len(d.entries))
 	for _, e := range d.entries {
-		of := *e
-		of.held = d.holdsDevices(e)
-		all = append(all, of)
+		if held := d.holdsDevices(e); held != e.GetHeld() {
+			e.edit(func(m *api.Decision) { m.Held = held })
+		}
+		all = append(all, e.Decision)
 	}
 	return all
 }
 
-// of returns copies of the decisions for containers that accept reports true for, the oldest first. The view
-// has the containers of decisions without a known container; the log keeps these decisions unchanged. of sets
-// held.
-func (d *decisionLog) of(view kubelet.View, accept func(kubelet.Container) bool) []decision {
+// of returns the decisions for containers that accept reports true for, the oldest first. The view has the
+// containers of decisions without a known container; the log keeps these decisions unchanged.
+func (d *decisionLog) of(view kubelet.View, accept func(kubelet.Container) bool) []*api.Decision {
 	resolved := d.resolve(view)
-	var found []decision
-	for _, e := range d.entries {
-		of := *e
-		of.held = d.holdsDevices(e)
-		if container, ok := resolved[e]; ok {
-			of.container = &container
+	var found []*api.Decision
+	for i, m := range d.all() {
+		if container, ok := resolved[d.entries[i]]; ok {
+			m = proto.CloneOf(m)
+			m.Container = encodeOwner(&container, m.GetPodUid())
 		}
-		if of.container != nil && accept(*of.container) {
-			found = append(found, of)
+		if m.Container != nil && accept(*decodeOwner(m.Container)) {
+			found = append(found, m)
 		}
 	}
 	return found
@@ -239,9 +180,14 @@ func (d *decisionLog) of(view kubelet.View, accept func(kubelet.Container) bool)
 // resources each, and more than the containers of a node (maxPods of the kubelet is 110).
 const maxDecisions = 256
 
-// mostBytes is the approximate maximum memory of a log. On most nodes, 256 decisions use a tenth. Above the
-// limit, the oldest decisions lose the results of single switches.
+// mostBytes is the approximate maximum memory of a log's messages. On most nodes, 256 decisions use a tenth.
 const mostBytes = 16 << 20
+
+// Limits of the inputs. The options are computed after each Allocate.
+const (
+	maxInputs = 64      // each can have a tree of its own
+	maxListed = 1 << 18 // devices in all lists: 8 MiB
+)
 
 // evict removes the oldest of the first n decisions whose container no longer exists. If all of these
 // containers exist, evict removes the oldest decision.
@@ -249,22 +195,17 @@ func (d *decisionLog) evict(n int) {
 	d.remove(max(0, slices.IndexFunc(d.entries[:n], func(e *decision) bool { return !d.holdsDevices(e) })))
 }
 
-// fit shortens, then removes decisions until the log meets mostBytes or only the newest is left.
+// fit removes decisions until the log meets mostBytes or only the newest is left.
 func (d *decisionLog) fit() {
-	for i := 0; len(d.entries) > 1 && d.bytes() > mostBytes; i++ {
-		if last := len(d.entries) - 1; i < last {
-			d.entries[i].message.shorten()
-		} else {
-			d.evict(last)
-		}
+	for len(d.entries) > 1 && d.bytes() > mostBytes {
+		d.evict(len(d.entries) - 1)
 	}
 }
 
-// bytes returns the approximate size of the log. Successive decisions may share a tree, which counts once.
+// bytes returns the approximate size of the log's messages.
 func (d *decisionLog) bytes() (n int) {
-	var last *topology.Tree
 	for _, e := range d.entries {
-		n += e.message.size(&last) + stringsBytes(e.allocated)
+		n += e.bytes
 	}
 	return n
 }
@@ -275,49 +216,4 @@ func (d *decisionLog) remove(i int) {
 		delete(d.newest, first)
 	}
 	d.entries = slices.Delete(d.entries, i, i+1)
-}
-
-// Sizes in memory, in bytes.
-const (
-	deviceBytes = int(unsafe.Sizeof(placement.Device{}))
-	linkBytes   = int(unsafe.Sizeof(topology.Link{}))
-	pairBytes   = int(unsafe.Sizeof(placement.Pair{}))
-	stringBytes = int(unsafe.Sizeof(""))
-	// a device of a tree, with its share of the maps
-	treeDeviceBytes = 1 << 10
-	// a decision, its copy and its message, without lists
-	decisionBytes = 4 << 10
-)
-
-// messageBytes returns the approximate size of a decision by its message.
-func messageBytes(m *api.Decision) int { return decisionBytes + 4*proto.Size(m) }
-
-// bytes returns the approximate size of a question without its tree.
-func (q *decisionInput) bytes() int {
-	n := devicesBytes(q.choice.GPUs) + devicesBytes(q.choice.VFs) + len(q.choice.Pairs)*pairBytes
-	n += len(q.request.Links) * linkBytes
-	for _, h := range slices.Concat(q.request.GPUs, q.request.VFs) {
-		n += devicesBytes(h.Held) + devicesBytes(h.Free)
-	}
-	for _, d := range []placement.Devices{q.request.Spare, q.request.Taken} {
-		n += devicesBytes(d.GPUs) + devicesBytes(d.VFs)
-	}
-	return n
-}
-
-// devicesBytes includes the IDs, because the list may hold their last references.
-func devicesBytes(devices []placement.Device) int {
-	n := len(devices) * deviceBytes
-	for _, d := range devices {
-		n += len(d.ID)
-	}
-	return n
-}
-
-func stringsBytes(list []string) int {
-	n := len(list) * stringBytes
-	for _, s := range list {
-		n += len(s)
-	}
-	return n
 }

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -50,8 +50,8 @@ func shareDevices(functions []topology.Address, often int) []placement.Device {
 	return devices
 }
 
-// decide returns the message of a decision about a GPU and a NIC, and its question.
-func decide(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) (*api.Decision, decisionInput) {
+// decide returns an answered question about a GPU and a NIC.
+func decide(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) *decisionInput {
 	t.Helper()
 	request := placement.Request{
 		GPUs: []placement.Half{{Count: 1, Free: gpus}}, VFs: []placement.Half{{Count: 1, Free: nics}},
@@ -61,9 +61,10 @@ func decide(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) (*
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &api.Decision{
+	return &decisionInput{newDecision(&api.Decision{
 		TimeUnixNano: 1, Asked: true, Resource: "nvidia.com/gpu", Size: 1, Chosen: []string{choice.GPUs[0].ID},
-	}, decisionInput{tree, request, choice}
+		Pairs: encodePairs(choice.Pairs), Reason: choice.Reason,
+	}), tree, request, choice}
 }
 
 // heap returns the live heap in bytes.
@@ -75,9 +76,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// The size of a log depends neither on the number of devices nor on the number of trees, whether the file of
-// the next server is written or not. Without the bound, the lists of this log would take 250 MiB, and its
-// trees twice mostBytes.
+// The size of a log depends neither on the number of devices nor of trees, with or without options. Without
+// the bound, the lists of this log would take 250 MiB, and its trees twice mostBytes.
 func TestLogIsBoundedInBytes(t *testing.T) {
 	tree, gpus, nics := deviceAddresses(t)
 	read := func() *topology.Tree {
@@ -86,40 +86,34 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	}
 	replicas, hcas := shareDevices(gpus, 2000), shareDevices(nics[:min(8, len(nics))], 1000)
 	few, fewNICs := shareDevices(gpus, 1), shareDevices(nics, 1)
-	longLists := func() *decision {
-		m, q := decide(t, tree, few, fewNICs)
+	longLists := func() *decisionInput {
+		q := decide(t, tree, few, fewNICs)
 		q.request.GPUs[0].Free, q.request.VFs[0].Free = slices.Clone(replicas), slices.Clone(hcas)
 		q.request.Spare = placement.Devices{GPUs: slices.Clone(replicas), VFs: slices.Clone(hcas)}
-		return newDecision(m, q, nil, "")
+		return q
 	}
 	for name, c := range map[string]struct {
-		next  func() *decision
-		saved bool // the file is written after each decision
+		next     func() *decisionInput
+		computed bool // options are computed after each decision
 	}{
-		"long lists": {longLists, false},
-		"other trees": {func() *decision {
-			m, q := decide(t, read(), few, fewNICs)
-			return newDecision(m, q, nil, "")
-		}, false},
-		"short lists": {func() *decision {
-			m, q := decide(t, tree, few, fewNICs)
-			return newDecision(m, q, nil, "")
-		}, true},
-		"long names": {func() *decision {
-			m, q := decide(t, tree, few, fewNICs)
-			m.MustInclude = []string{strings.Repeat("x", mostBytes/10)}
-			return newDecision(m, q, nil, "")
+		"long lists":  {longLists, false},
+		"other trees": {func() *decisionInput { return decide(t, read(), few, fewNICs) }, false},
+		"short lists": {func() *decisionInput { return decide(t, tree, few, fewNICs) }, true},
+		"long names": {func() *decisionInput {
+			q := decide(t, tree, few, fewNICs)
+			q.decision.edit(func(m *api.Decision) { m.Reason = strings.Repeat("x", mostBytes/10) })
+			return q
 		}, true},
 	} {
-		var log decisionLog
-		before := heap()
+		var state committedState
+		log, before := &state.history, heap()
 		for range maxDecisions + 10 {
-			log.add(c.next())
+			log.addQuestion(c.next())
+			if c.computed {
+				state.addOptions()
+			}
 			if got := log.bytes(); got > mostBytes {
 				t.Fatalf("%s: %d bytes by its own count", name, got)
-			}
-			if c.saved {
-				saveDecisions(log.all())
 			}
 		}
 		after := heap() - before
@@ -131,59 +125,67 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 		if name != "long names" && len(log.entries) != maxDecisions {
 			t.Errorf("%s: %d decisions", name, len(log.entries))
 		}
-		dropped := slices.ContainsFunc(log.all(), func(e decision) bool {
-			return strings.Contains(e.encode().String(), resultDropped)
-		})
-		if dropped == c.saved {
-			t.Errorf("%s: what each switch alone would have given is dropped: %t", name, dropped)
+		state.addOptions()
+		var dropped int
+		for _, m := range log.all() {
+			if len(m.GetOptions()) == 0 {
+				t.Fatalf("%s: no options: %v", name, m)
+			}
+			if strings.Contains(m.String(), resultDropped) {
+				dropped++
+			}
+		}
+		if c.computed != (dropped == 0) || dropped > 0 && dropped < maxDecisions-maxInputs {
+			t.Errorf("%s: what each switch alone would have given is dropped of %d decisions", name, dropped)
 		}
 		runtime.KeepAlive(log)
 	}
 }
 
-// A shortened decision keeps the numbers of free and taken devices and marks the results as dropped.
+// Without results, the options have the numbers of free and taken devices, and mark the results as dropped.
 func TestShortenedDecision(t *testing.T) {
 	t.Parallel()
 	tree, gpus, nics := deviceAddresses(t)
-	made := func() *decision {
-		m, q := decide(t, tree, shareDevices(gpus, 1), shareDevices(nics, 1))
-		return newDecision(m, q, nil, "")
+	q := decide(t, tree, shareDevices(gpus, 1), shareDevices(nics, 1))
+	whole, short := q.options(true), q.options(false)
+	if len(short) == 0 || len(short) != len(whole) {
+		t.Fatalf("shortened to %v", short)
 	}
-	whole, e := made().encode(), made()
-	for range 2 {
-		e.message.shorten()
-	}
-	short := e.encode()
-	if len(short.GetOptions()) == 0 || len(short.GetPairs()) != 1 || e.message.input != nil {
-		t.Errorf("shortened to %v", short)
-	}
-	for i, o := range short.GetOptions() {
+	for i, o := range short {
 		if o.GetResult() != resultDropped {
 			t.Errorf("%s: %q", o.GetSwitch(), o.GetResult())
 		}
-		o.Result = whole.GetOptions()[i].GetResult()
+		o.Result = whole[i].GetResult()
 	}
 	if diff := cmp.Diff(whole, short, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// A decision that is being completed is neither waited for nor shortened by the next decision.
-func TestDecisionBeingCompleted(t *testing.T) {
+// A message that a reader has does not change with its decision.
+func TestMessagesAreImmutable(t *testing.T) {
 	t.Parallel()
 	tree, gpus, nics := deviceAddresses(t)
-	var log decisionLog
-	for range 2 {
-		m, q := decide(t, tree, shareDevices(gpus, 1), shareDevices(nics, 1))
-		log.add(newDecision(m, q, nil, ""))
+	c := &committedState{}
+	c.history.isHeld = func(string, string, string) bool { return true }
+	c.history.addQuestion(decide(t, tree, shareDevices(gpus, 1), shareDevices(nics, 1)))
+	var had, copied []*api.Decision
+	keep := func() {
+		m := c.history.all()[0]
+		had, copied = append(had, m), append(copied, proto.CloneOf(m))
 	}
-	first := log.entries[0].message
-	first.mu.Lock()
-	first.shorten()
-	if log.bytes() == 0 || first.input == nil {
-		t.Error("the input is dropped while it is used")
+	keep()
+	c.addOptions()
+	keep()
+	owner := &api.Owner{Pod: "a"}
+	c.history.recordAllocate(&api.Decision{Asked: true, Allocated: []string{"x"}, Container: owner, PodUid: "u"})
+	keep()
+	if diff := cmp.Diff(copied, had, protocmp.Transform()); diff != "" {
+		t.Error(diff)
 	}
-	first.mu.Unlock()
+	if last := had[2]; len(last.GetOptions()) == 0 || !last.GetHeld() || last.GetContainer().GetUid() != "u" {
+		t.Errorf("at last %v", last)
+	}
 }
 
 // The index refers only to decisions in the log, for repeated as well as for distinct devices.
@@ -191,12 +193,11 @@ func TestDecisionsAreForgotten(t *testing.T) {
 	t.Parallel()
 	var d decisionLog
 	for i := range 4 * maxDecisions {
-		at := time.Unix(int64(i), 0)
-		d.recordAllocate(answeredAllocate{at: at, resource: "amd.com/gpu", ids: []string{fmt.Sprint("gpu-", i%7)}})
-		d.recordAllocate(answeredAllocate{at: at, resource: "nvidia.com/vf", ids: []string{fmt.Sprint("vf-", i)}})
+		d.recordAllocate(&api.Decision{Resource: "amd.com/gpu", Allocated: []string{fmt.Sprint("gpu-", i%7)}})
+		d.recordAllocate(&api.Decision{Resource: "nvidia.com/vf", Allocated: []string{fmt.Sprint("vf-", i)}})
 		for first, e := range d.newest {
-			if !slices.Contains(d.entries, e) || e.allocated[0] != first.ID {
-				t.Fatalf("after %d decisions %v is that of %v", 2*i, first, e.allocated)
+			if !slices.Contains(d.entries, e) || e.GetAllocated()[0] != first.ID {
+				t.Fatalf("after %d decisions %v is that of %v", 2*i, first, e.GetAllocated())
 			}
 		}
 	}

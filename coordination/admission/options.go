@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -15,6 +16,39 @@ const (
 	resultDropped = "no longer known: dropped for newer decisions"
 	resultFixed   = "nothing to choose: all devices were required or already held"
 )
+
+// decisionInput is what a decision had to choose from, and the choice. The decision gets the options later:
+// their results take longer than the decision.
+type decisionInput struct {
+	decision *decision
+	tree     *topology.Tree
+	request  placement.Request
+	choice   placement.Choice
+}
+
+// countDevices returns the number of devices in the lists of inputs.
+func countDevices(inputs []*decisionInput) (n int) {
+	for _, q := range inputs {
+		for _, half := range slices.Concat(q.request.GPUs, q.request.VFs) {
+			n += len(half.Held) + len(half.Free)
+		}
+		for _, d := range []placement.Devices{q.request.Spare, q.request.Taken} {
+			n += len(d.GPUs) + len(d.VFs)
+		}
+	}
+	return n
+}
+
+// addOptions computes the options of the latest decisions. The goroutine that saves the state does so after
+// each Allocate, and a query before its answer.
+func (c *committedState) addOptions() {
+	var inputs []*decisionInput
+	c.locked(func() { inputs = slices.Clone(c.history.inputs) })
+	for _, q := range inputs {
+		options := q.options(true)
+		c.locked(func() { c.history.setOptions(q, options) })
+	}
+}
 
 // hasChoice reports whether a request lacks devices.
 func hasChoice(r placement.Request) bool {

@@ -53,8 +53,9 @@ const maxPods = 64
 
 // save returns the state to be written.
 func (c *committedState) save() savedState {
+	c.addOptions()
 	s := c.current()
-	var decisions []decision
+	var decisions []*api.Decision
 	c.locked(func() { decisions = c.history.all() })
 	return savedState{
 		Resources: s.resources.Save(), Allocates: s.allocates,
@@ -183,26 +184,29 @@ func Saved(runDir, boot string) (device.Resources, error) {
 	return device.RestoreResources(saved.Resources)
 }
 
-// savedDecision is the file format of a decision.
+// savedDecision is the file format of a decision. The fields beside the message repeat it for the version
+// before.
 type savedDecision struct {
 	Container   *kubelet.Container `json:"container,omitempty"`
 	PodUID      string             `json:"uid,omitempty"`
 	Allocated   []string           `json:"allocated"`
 	AllocatedAt time.Time          `json:"given"`
-	Fixed       json.RawMessage    `json:"decision"` // api.Decision
+	Message     json.RawMessage    `json:"decision"` // api.Decision
 }
 
-// saveDecisions converts the decisions whose containers hold their devices to their file format. It completes
-// the messages of all decisions, and omits decisions that fail to encode.
-func saveDecisions(decisions []decision) []savedDecision {
+// saveDecisions converts the decisions whose containers hold their devices to their file format. It omits
+// decisions that fail to encode.
+func saveDecisions(decisions []*api.Decision) []savedDecision {
 	saved := make([]savedDecision, 0, len(decisions))
-	for _, e := range decisions {
-		m := e.message.get()
-		if !e.held {
+	for _, m := range decisions {
+		if !m.GetHeld() {
 			continue
 		}
-		if fixed, err := protojson.Marshal(m); err == nil {
-			saved = append(saved, savedDecision{e.container, e.podUID, e.allocated, e.allocatedAt, fixed})
+		if encoded, err := protojson.Marshal(m); err == nil {
+			saved = append(saved, savedDecision{
+				Container: decodeOwner(m.GetContainer()), PodUID: m.GetPodUid(), Allocated: m.GetAllocated(),
+				AllocatedAt: time.Unix(0, m.GetAllocatedUnixNano()), Message: encoded,
+			})
 		}
 	}
 	return saved
@@ -217,16 +221,15 @@ func (d *decisionLog) restore(saved []savedDecision) error {
 	}
 	for _, s := range saved {
 		m := &api.Decision{}
-		if err := protojson.Unmarshal(s.Fixed, m); err != nil {
+		if err := protojson.Unmarshal(s.Message, m); err != nil {
 			return fmt.Errorf("parse a decision: %w", err)
 		}
 		if m.GetResource() == "" || len(s.Allocated) == 0 {
 			return errors.New("a decision without resource or allocated devices")
 		}
-		e := &decision{
-			container: s.Container, podUID: s.PodUID, allocated: s.Allocated, allocatedAt: s.AllocatedAt,
-			resource: m.GetResource(), message: &decisionMessage{whole: m, cost: messageBytes(m)},
-		}
+		m.Container, m.PodUid = encodeOwner(s.Container, s.PodUID), s.PodUID
+		m.Allocated, m.AllocatedUnixNano = s.Allocated, s.AllocatedAt.UnixNano()
+		e := newDecision(m)
 		restored.entries = append(restored.entries, e)
 		restored.index(e)
 	}

@@ -73,7 +73,7 @@ func ownerOf(h *holders.Holder) *api.Owner {
 	if h.Pod == (kubelet.Pod{}) || h.Name == "" {
 		return nil
 	}
-	return encodeOwner(h.Container(), h.UID)
+	return encodeOwner(new(h.Container()), h.UID)
 }
 
 // switchesWithFree returns the switches with a free device of a kind.
@@ -176,8 +176,8 @@ type report struct {
 	events  []func(DecisionObserver)
 
 	view     kubelet.Reading[kubelet.View] // of PodResources: names the containers of earlier decisions
-	decision *decision                     // the answered question, nil for none
-	handover *answeredAllocate             // the answered Allocate, nil for none
+	question *decisionInput                // the answered question, nil for none
+	handover *api.Decision                 // the answered Allocate, nil for none
 	paired   *openAdmission                // with the pairs files that are due, nil for none
 }
 
@@ -207,10 +207,10 @@ func (r *report) addToHistory(log *decisionLog) {
 	if view, err := r.view.Get(); err == nil {
 		log.resolveContainers(view)
 	}
-	if r.decision != nil {
-		log.add(r.decision)
+	if r.question != nil {
+		log.addQuestion(r.question)
 	}
 	if r.handover != nil {
-		log.recordAllocate(*r.handover)
+		log.recordAllocate(r.handover)
 	}
 }

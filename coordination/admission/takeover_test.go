@@ -85,7 +85,7 @@ func TestQuestionRightAfterATakeover(t *testing.T) {
 					Resource: vfs, Available: ids(a.all[vfs]), Size: 2,
 				})
 				history := next.history.all()
-				pairs := history[len(history)-1].encode().GetPairs()
+				pairs := history[len(history)-1].GetPairs()
 				switch waited := time.Since(began); {
 				case err != nil:
 					t.Error(err)
