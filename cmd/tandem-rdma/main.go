@@ -8,6 +8,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -69,9 +70,10 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 			return err
 		}
 	}
-	if n := len(own.cdiDirs); n > 0 {
-		flags.CDIDir = own.cdiDirs[n-1]
+	if len(own.cdiDirs) == 0 {
+		return errors.New("--cdi-dirs is empty; name at least one folder, or omit the flag")
 	}
+	flags.CDIDir = own.cdiDirs[len(own.cdiDirs)-1]
 	node, err := flags.Node(log)
 	if err != nil {
 		return err

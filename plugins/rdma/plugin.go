@@ -109,6 +109,7 @@ type Plugin struct {
 	spec   cdiSpec
 	member member
 	log    *slog.Logger
+	listed bool // the devices were published; belongs to Watch
 
 	// about the CDI spec, device-info files, and those of former devices
 	unwritten, unrestored, untidied system.Complaint
@@ -167,9 +168,10 @@ func (p *Plugin) publishDevices(
 ) (again, changed <-chan struct{}) {
 	pool, changed := p.vfs.latestPool(p.name)
 	p.restoreFiles(nil)
-	if len(pool.Devices) == 0 {
+	if len(pool.Devices) == 0 && !p.listed {
 		return nil, changed
 	}
+	p.listed = true
 	announced, again := p.member.List(presentDevices(pool))
 	p.member.Publish(device.Announcement{Devices: announced, Hints: pool.Decision})
 	p.member.AwaitTaken(ctx)
