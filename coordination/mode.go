@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Mode is the way in which a node's devices are assigned: by the device plugins or by the DRA driver. A node
@@ -61,7 +63,7 @@ func enterMode(own Mode, runDir string, others ...string) (leave func(), err err
 		return nil, fmt.Errorf("enter mode %s: %w", own, err)
 	}
 	// A process that checks the lock holds the lock exclusively for a moment, so enterMode waits.
-	if err := flock(file, syscall.LOCK_SH); err != nil {
+	if err := system.Flock(file, syscall.LOCK_SH); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("enter mode %s: lock %s: %w", own, name, err)
 	}
@@ -93,22 +95,14 @@ func RunningModes(runDir string) (running []*ModeError) {
 func isLocked(name string) bool {
 	if turn, err := os.Open(filepath.Dir(name)); err == nil {
 		defer turn.Close() // after the file
-		_ = flock(turn, syscall.LOCK_EX)
+		_ = system.Flock(turn, syscall.LOCK_EX)
 	}
 	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
 	defer file.Close()
-	return errors.Is(flock(file, syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
-}
-
-func flock(file *os.File, how int) error {
-	for {
-		if err := syscall.Flock(int(file.Fd()), how); !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
+	return errors.Is(system.Flock(file, syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
 // Enter puts this process into a mode until leave is called, and prepares the run directory. The error is a

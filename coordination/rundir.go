@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // RunDir is the default run directory. It is below the kubelet's device plugin directory, which the pod of
@@ -170,7 +172,7 @@ func tryLock(runDir string) (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	err = system.Flock(file, syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {
 		return func() { file.Close() }, nil
 	}

@@ -318,3 +318,21 @@ func Assemble(functions []*Device, at []Place, nodes []int) *Tree {
 	}
 	return newTree(devices, nodes)
 }
+
+// RDMAFunctions returns the VFs of all NICs with RDMA, and NICs without VFs, in order.
+func (t *Tree) RDMAFunctions() (functions []*Device) {
+	for nic := range t.Devices() {
+		if !nic.IsNIC() || nic.IsVF() || len(nic.RDMA) == 0 {
+			continue
+		}
+		for _, address := range nic.VFs {
+			if vf, ok := t.devices[address]; ok {
+				functions = append(functions, vf)
+			}
+		}
+		if len(nic.VFs) == 0 {
+			functions = append(functions, nic)
+		}
+	}
+	return functions
+}

@@ -35,6 +35,7 @@ func newStatus(s *state, now time.Time, known survey) *api.StatusResponse {
 	for _, r := range s.resources.All() {
 		answer.Resources = append(answer.Resources, resourceStatus(r, b, ended))
 	}
+	MarkStranded(answer.Resources)
 	if p := s.open.live(now); p != nil {
 		answer.Plan = &api.Plan{Devices: deviceLists(p.Devices), ExpiresUnixNano: p.Expires.UnixNano()}
 	}
@@ -53,7 +54,6 @@ func deviceLists(devices map[string][]string) map[string]*api.DeviceList {
 // resourceStatus returns the devices of a resource with their holders, by the books, or with their ended
 // holders.
 func resourceStatus(r *device.Resource, b, ended *books) *api.Resource {
-	partners := switchesWithFree(r.Kind.Other(), b)
 	m := &api.Resource{Name: r.Name, Kind: string(r.Kind), Connected: r.Joined}
 	for _, d := range r.Ordered() {
 		status := &api.DeviceStatus{Device: d.Encode(), Switch: b.tree.Switch(d.Address)}
@@ -62,7 +62,6 @@ func resourceStatus(r *device.Resource, b, ended *books) *api.Resource {
 		} else if last := ended.holders.Of(r.Name, d.ID); last != nil {
 			status.Ended = ownerOf(last)
 		}
-		status.Stranded = d.Healthy && !status.Allocated && !partners[status.Switch]
 		m.Devices = append(m.Devices, status)
 	}
 	return m
@@ -76,17 +75,27 @@ func ownerOf(h *holders.Holder) *api.Owner {
 	return encodeOwner(new(h.Container()), h.UID)
 }
 
-// switchesWithFree returns the switches with a free device of a kind.
-func switchesWithFree(kind device.Kind, b *books) map[string]bool {
-	switches := map[string]bool{}
-	for _, r := range b.resources.OfKind(kind) {
-		for _, d := range r.Ordered() {
-			if d.Healthy && b.isFree(r.Name, d.ID) {
-				switches[b.tree.Switch(d.Address)] = true
+// MarkStranded marks the healthy free devices whose switch has no free device of the other kind.
+func MarkStranded(resources []*api.Resource) {
+	free := map[string]map[string]bool{} // switches by kind
+	each := func(do func(kind string, d *api.DeviceStatus)) {
+		for _, r := range resources {
+			for _, d := range r.GetDevices() {
+				if d.GetDevice().GetHealthy() && !d.GetAllocated() {
+					do(r.GetKind(), d)
+				}
 			}
 		}
 	}
-	return switches
+	each(func(kind string, d *api.DeviceStatus) {
+		if free[kind] == nil {
+			free[kind] = map[string]bool{}
+		}
+		free[kind][d.GetSwitch()] = true
+	})
+	each(func(kind string, d *api.DeviceStatus) {
+		d.Stranded = !free[string(device.Kind(kind).Other())][d.GetSwitch()]
+	})
 }
 
 // Holding is a running container with its devices.

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -188,6 +189,15 @@ func (d Disk) RemoveTemporaries(dir string, age time.Duration) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// Flock locks an open file as flock(2) does, and again after a signal.
+func Flock(file *os.File, how int) error {
+	for {
+		if err := syscall.Flock(int(file.Fd()), how); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }
 
 // ErrNewer means a file of a newer version of its program. Only that version may replace the file.

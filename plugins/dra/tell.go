@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -68,7 +69,7 @@ func (t *teller) listResources(v *view) []*api.Resource {
 	resources := slices.SortedFunc(maps.Values(byName), func(a, b *api.Resource) int {
 		return cmp.Compare(a.GetName(), b.GetName())
 	})
-	markStranded(resources)
+	admission.MarkStranded(resources)
 	return resources
 }
 
@@ -106,29 +107,6 @@ func parseHolder(text string) *api.Owner {
 		return &api.Owner{Pod: who, Container: "by a device plugin"}
 	}
 	return &api.Owner{Namespace: namespace, Pod: pod, Container: "by a device plugin"}
-}
-
-// markStranded marks free devices whose switch has no free device of the other kind.
-func markStranded(resources []*api.Resource) {
-	free := map[string]map[string]bool{} // switches by kind
-	each := func(do func(kind string, d *api.DeviceStatus)) {
-		for _, r := range resources {
-			for _, d := range r.GetDevices() {
-				if d.GetDevice().GetHealthy() && !d.GetAllocated() {
-					do(r.GetKind(), d)
-				}
-			}
-		}
-	}
-	each(func(kind string, d *api.DeviceStatus) {
-		if free[kind] == nil {
-			free[kind] = map[string]bool{}
-		}
-		free[kind][d.GetSwitch()] = true
-	})
-	each(func(kind string, d *api.DeviceStatus) {
-		d.Stranded = !free[string(device.Kind(kind).Other())][d.GetSwitch()]
-	})
 }
 
 // Explain returns the devices of a pod's claims, and rejections.

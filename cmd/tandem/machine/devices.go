@@ -74,21 +74,11 @@ func Devices(pools []model.Resource) (all []model.Device) {
 	return all
 }
 
-// poolOfAll returns the VFs of all NICs with RDMA. A NIC without VFs counts as a VF.
+// poolOfAll returns the functions with RDMA as VFs.
 func (n *Node) poolOfAll() pools.Pool {
 	pool := pools.Pool{Name: "VFs", Resource: &pools.ResourceConfig{}}
-	add := func(d *topology.Device) {
+	for _, d := range n.Tree.RDMAFunctions() {
 		pool.Devices = append(pool.Devices, pools.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA})
-	}
-	for _, pf := range n.RDMANICs() {
-		for _, address := range pf.VFs {
-			if vf, ok := n.Tree.Device(address); ok {
-				add(vf)
-			}
-		}
-		if len(pf.VFs) == 0 {
-			add(pf)
-		}
 	}
 	return pool
 }

@@ -53,11 +53,7 @@ func lockBy(dir string, how int) (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock of claims: %w", err)
 	}
-	for {
-		if err = syscall.Flock(int(file.Fd()), how); !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
+	err = system.Flock(file, how)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = ErrBusy
 	}

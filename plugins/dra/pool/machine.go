@@ -199,29 +199,14 @@ func addUnread(found map[string][]gpu.Device, tree *topology.Tree) {
 	}
 }
 
-// allRDMA returns the VFs of all NICs with RDMA, and NICs without VFs.
-func allRDMA(tree *topology.Tree) []pools.Device {
-	var list []pools.Device
-	for nic := range tree.Devices() {
-		if !nic.IsNIC() || nic.IsVF() || len(nic.RDMA) == 0 {
-			continue
-		}
-		for _, address := range nic.VFs {
-			if vf, ok := tree.Device(address); ok {
-				list = append(list, newDevice(vf))
-			}
-		}
-		if len(nic.VFs) == 0 {
-			list = append(list, newDevice(nic))
-		}
+// allRDMA returns all functions with RDMA.
+func allRDMA(tree *topology.Tree) (list []pools.Device) {
+	for _, d := range tree.RDMAFunctions() {
+		list = append(list, pools.Device{
+			ID: d.Address.String(), Address: d.Address, PF: d.PF, NUMA: d.NUMA, Selector: new(pools.Selector),
+		})
 	}
 	return list
-}
-
-func newDevice(d *topology.Device) pools.Device {
-	return pools.Device{
-		ID: d.Address.String(), Address: d.Address, PF: d.PF, NUMA: d.NUMA, Selector: new(pools.Selector),
-	}
 }
 
 // addGPUs adds the GPUs of all resources.
