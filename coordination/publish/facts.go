@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/system"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -31,7 +32,9 @@ var ErrUnread = errors.New("devices of pods are not known")
 type Facts struct {
 	Tree      *topology.Tree
 	Resources []Resource // by name, ascending
-	NUMANodes []NUMANode // by number, ascending
+	// NUMANodes are the NUMA nodes by number, ascending, with all CPUs and memory: in the NodeTopology each node
+	// has those of a static manager alone.
+	NUMANodes []v1alpha1.NUMANode
 	Kubelet   model.Kubelet
 	Enforced  bool // the annotations of pods are
 	Alignment model.Alignment
@@ -67,22 +70,12 @@ const (
 	memoryStatic = "Static"
 )
 
-// NUMANode is a NUMA node of the machine.
-type NUMANode struct {
-	Number    int
-	Distances []int             // to all nodes, in their order; nil if unknown
-	CPUs      topology.CPUSet   // online CPUs
-	Cores     []topology.CPUSet // cores with several CPUs, by their lowest CPU
-	Socket    int               // of the CPUs; -1 if unknown
-	Memory    uint64            // bytes; 0 if unknown
-}
-
 // memTotal is a line of a node's meminfo (node_read_meminfo in drivers/base/node.c).
 var memTotal = regexp.MustCompile(`(?m)^Node \d+ MemTotal: +(\d+) kB$`)
 
 // readNUMA reads the NUMA nodes of a tree (Documentation/ABI/stable/sysfs-devices-node). The nodes have what
 // was read in spite of an error. A missing file is no error: a kernel without the file has no such fact.
-func readNUMA(sys fs.FS, numbers []int) (nodes []NUMANode, err error) {
+func readNUMA(sys fs.FS, numbers []int) (nodes []v1alpha1.NUMANode, err error) {
 	cpus, err := topology.CPUs(sys)
 	failed := []error{err}
 	read := func(format string, args ...any) string {
@@ -94,13 +87,18 @@ func readNUMA(sys fs.FS, numbers []int) (nodes []NUMANode, err error) {
 		return strings.TrimSpace(string(content))
 	}
 	for _, n := range model.ReadNUMANodes(sys, numbers) {
-		node := NUMANode{Number: n.Number, Distances: n.Distances, CPUs: maps.Clone(cpus[n.Number])}
+		node := v1alpha1.NUMANode{
+			Number: n.Number, Distances: n.Distances, CPUs: v1alpha1.Set(cpus[n.Number].String()),
+		}
 		memory := read("devices/system/node/node%d/meminfo", n.Number)
 		if found := memTotal.FindStringSubmatch(memory); found != nil {
 			kilobytes, _ := strconv.ParseUint(found[1], 10, 54) // digits
-			node.Memory = kilobytes * 1024
+			node.Memory = map[string]v1alpha1.Memory{"memory": {Total: kilobytes * 1024}}
 		}
-		node.Cores, node.Socket = readCores(read, node.CPUs)
+		var socket int
+		if node.Cores, socket = readCores(read, cpus[n.Number]); socket >= 0 && socket != n.Number {
+			node.Socket = new(socket)
+		}
 		nodes = append(nodes, node)
 	}
 	return nodes, errors.Join(failed...)
@@ -111,7 +109,7 @@ func readNUMA(sys fs.FS, numbers []int) (nodes []NUMANode, err error) {
 // several.
 func readCores(
 	read func(format string, args ...any) string, cpus topology.CPUSet,
-) (cores []topology.CPUSet, socket int) {
+) (cores []v1alpha1.Set, socket int) {
 	const folder = "devices/system/cpu/cpu%d/topology/"
 	socket = -1
 	for i, cpu := range slices.Sorted(maps.Keys(cpus)) {
@@ -122,7 +120,7 @@ func readCores(
 		socket = on
 		siblings, err := topology.ParseCPUSet(read(folder+"thread_siblings_list", cpu))
 		if err == nil && len(siblings) > 1 && slices.Min(slices.Collect(maps.Keys(siblings))) == cpu {
-			cores = append(cores, siblings)
+			cores = append(cores, v1alpha1.Set(siblings.String()))
 		}
 	}
 	return cores, socket
@@ -138,7 +136,7 @@ type Reader struct {
 	kubelet    *model.Kubelet // of the running kubelet; nil if unknown
 	stale      bool           // the configuration must be read again
 	tree       *topology.Tree // the tree of the NUMA nodes; nil if they must be read again
-	numa       []NUMANode
+	numa       []v1alpha1.NUMANode
 	before     model.Kubelet               // the last configuration
 	complaints map[string]system.Complaint // by subject
 }
@@ -188,7 +186,7 @@ func (r *Reader) listPods(ctx context.Context, each func(*corev1.Pod)) (told boo
 
 // numaNodes returns the machine's NUMA nodes. It reads them, two files per CPU, once per tree and per start
 // of the kubelet, because the kubelet reads them at its start, and again after an error.
-func (r *Reader) numaNodes(tree *topology.Tree) []NUMANode {
+func (r *Reader) numaNodes(tree *topology.Tree) []v1alpha1.NUMANode {
 	if r.tree == tree {
 		return r.numa
 	}

@@ -90,11 +90,11 @@ func addKubeNexusLabels(labels map[string]string, f Facts) {
 	labels[prefix+"node-count"] = strconv.Itoa(len(f.NUMANodes))
 	for _, node := range f.NUMANodes {
 		of := fmt.Sprintf("%snode-%d-", prefix, node.Number)
-		if len(node.CPUs) > 0 {
-			labels[of+"cpus"] = node.CPUs.String()
+		if node.CPUs != "" {
+			labels[of+"cpus"] = string(node.CPUs)
 		}
-		if node.Memory > 0 {
-			labels[of+"memory"] = strconv.FormatUint(node.Memory, 10)
+		if memory := node.Memory["memory"].Total; memory > 0 {
+			labels[of+"memory"] = strconv.FormatUint(memory, 10)
 		}
 	}
 }

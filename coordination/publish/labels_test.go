@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/coordination/publish"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -53,9 +54,9 @@ func TestLabels(t *testing.T) {
 
 // TestKubeNexus: CPUs with gaps would make an invalid value of a label.
 func TestKubeNexusLabels(t *testing.T) {
-	f := publish.Facts{Tree: &topology.Tree{}, NUMANodes: []publish.NUMANode{
-		{Number: 0, CPUs: topology.CPUSet{0: true, 1: true}, Memory: 5},
-		{Number: 1, CPUs: topology.CPUSet{2: true, 4: true}},
+	f := publish.Facts{Tree: &topology.Tree{}, NUMANodes: []v1alpha1.NUMANode{
+		{Number: 0, CPUs: "0-1", Memory: map[string]v1alpha1.Memory{"memory": {Total: 5}}},
+		{Number: 1, CPUs: "2,4"},
 	}}
 	want := labelsOf(t, f, "nfd")
 	maps.Copy(want, map[string]string{

@@ -42,8 +42,8 @@ func TestCPUsAndMemory(t *testing.T) {
 	policy.CPUManagerPolicy, policy.MemoryManagerPolicy = "static", "Static"
 	policy.ReservedSystemCPUs = "0"
 	f := read(t, "nv-h800-8x8", 1, true, dir, policy)
-	f.NUMANodes[0].CPUs = topology.CPUSet{0: true, 1: true, 2: true, 3: true, 8: true}
-	f.NUMANodes[0].Cores, f.NUMANodes[0].Socket = []topology.CPUSet{{0: true, 8: true}}, 1
+	f.NUMANodes[0].CPUs = "0-3,8"
+	f.NUMANodes[0].Cores, f.NUMANodes[0].Socket = []v1alpha1.Set{"0,8"}, new(1)
 	spec := publish.BuildSpec(f)
 	held := []v1alpha1.Held{{UID: "u1", Containers: []v1alpha1.Container{
 		{Name: "main", CPUs: "1-3", Memory: []v1alpha1.MemoryBlock{{NUMANodes: "0-1", Type: "memory", Size: 20}}},

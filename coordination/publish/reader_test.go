@@ -119,17 +119,12 @@ func TestCores(t *testing.T) {
 		files[dir+"physical_package_id"] = "0"
 	}
 	nodes := readerOf(t, system(files), slog.New(slog.DiscardHandler))().NUMANodes
-	if len(nodes) != 2 {
-		t.Fatalf("%+v", nodes)
+	want := []v1alpha1.NUMANode{
+		{Number: 0, CPUs: "0-1,4-5", Cores: []v1alpha1.Set{"0,4", "1,5"}},
+		{Number: 1, CPUs: "2-3,6-7", Cores: []v1alpha1.Set{"2,6", "3,7"}, Socket: new(0)},
 	}
-	for i, want := range []string{"0,4 1,5", "2,6 3,7"} {
-		var cores []string
-		for _, core := range nodes[i].Cores {
-			cores = append(cores, core.String())
-		}
-		if strings.Join(cores, " ") != want || nodes[i].Socket != 0 {
-			t.Errorf("node %d: cores %v on socket %d", i, cores, nodes[i].Socket)
-		}
+	if diff := cmp.Diff(want, nodes); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
@@ -254,12 +249,10 @@ func TestUnreadNUMA(t *testing.T) {
 			t.Errorf("%s: %d complaints: %s", file, n, &log)
 		}
 		sys["devices/system/"+file] = whole
-		want := publish.NUMANode{
-			Distances: nil, CPUs: topology.CPUSet{0: true, 1: true}, Cores: []topology.CPUSet{{0: true, 1: true}},
-			Memory: 1 << 20,
-		}
-		got := read().NUMANodes
-		if diff := cmp.Diff([]publish.NUMANode{want}, got); diff != "" {
+		want := []v1alpha1.NUMANode{{
+			CPUs: "0-1", Cores: []v1alpha1.Set{"0-1"}, Memory: map[string]v1alpha1.Memory{"memory": {Total: 1 << 20}},
+		}}
+		if diff := cmp.Diff(want, read().NUMANodes); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", file, diff)
 		}
 	}
@@ -271,10 +264,10 @@ func TestNUMA(t *testing.T) {
 		"node/node0/meminfo": "Node 0 MemTotal:       131072 kB\nNode 0 MemFree:  1 kB",
 		"cpu/online":         "0-7", "node/node1/cpulist": "4-7", "node/node1/distance": "21 10 30",
 	}), slog.New(slog.DiscardHandler))().NUMANodes
-	want := []publish.NUMANode{
-		{Number: 0, Distances: []int{10, 21}, CPUs: topology.CPUSet{0: true, 1: true, 2: true, 3: true},
-			Socket: -1, Memory: 128 << 20},
-		{Number: 1, CPUs: topology.CPUSet{4: true, 5: true, 6: true, 7: true}, Socket: -1},
+	want := []v1alpha1.NUMANode{
+		{Number: 0, Distances: []int{10, 21}, CPUs: "0-3",
+			Memory: map[string]v1alpha1.Memory{"memory": {Total: 128 << 20}}},
+		{Number: 1, CPUs: "4-7"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -166,19 +166,13 @@ func newLinks(resources []Resource) []v1alpha1.Link {
 
 // newNUMANode returns a NUMA node, with its CPUs and memory if the kubelet's managers assign them
 // exclusively, and their containers are known.
-func newNUMANode(f Facts, n NUMANode) v1alpha1.NUMANode {
-	node := v1alpha1.NUMANode{Number: n.Number, Distances: n.Distances}
-	if _, unknown := f.CPUs.Get(); unknown == nil {
-		node.CPUs = v1alpha1.Set(n.CPUs.String())
-		for _, core := range n.Cores {
-			node.Cores = append(node.Cores, v1alpha1.Set(core.String()))
-		}
-		if n.Socket >= 0 && n.Socket != n.Number {
-			node.Socket = new(n.Socket)
-		}
+func newNUMANode(f Facts, node v1alpha1.NUMANode) v1alpha1.NUMANode {
+	if _, unknown := f.CPUs.Get(); unknown != nil {
+		node.CPUs, node.Cores, node.Socket = "", nil, nil
 	}
+	node.Memory = nil
 	memory, unknown := f.Memory.Get()
-	if machine := memory.Machine[strconv.Itoa(n.Number)]; unknown == nil && len(machine.Memory) > 0 {
+	if machine := memory.Machine[strconv.Itoa(node.Number)]; unknown == nil && len(machine.Memory) > 0 {
 		node.Memory = map[string]v1alpha1.Memory{}
 		for kind, m := range machine.Memory {
 			node.Memory[kind] = v1alpha1.Memory{

@@ -130,7 +130,7 @@ func hashPods(pods Exclusive) []Attribute {
 
 func zoneName(node int) string { return fmt.Sprint("node-", node) }
 
-func zoneCosts(node NUMANode, all []NUMANode) []Cost {
+func zoneCosts(node v1alpha1.NUMANode, all []v1alpha1.NUMANode) []Cost {
 	var list []Cost
 	for i, distance := range node.Distances {
 		list = append(list, Cost{zoneName(all[i].Number), int64(distance)})
@@ -165,9 +165,9 @@ func newQuantity(count int) resource.Quantity {
 // sigs.k8s.io/scheduler-plugins). Of a manager whose state cannot be read none are available, which rejects
 // only pods of class Guaranteed (isResourceSetSuitable). Without a state, of another policy or where the
 // kubelet's folder is not mounted, nobody is rejected.
-func cpusAndMemory(f Facts, node NUMANode) []ZoneResource {
+func cpusAndMemory(f Facts, node v1alpha1.NUMANode) []ZoneResource {
 	var list []ZoneResource
-	if all := node.CPUs; len(all) > 0 {
+	if all := node.CPUs.Numbers(); len(all) > 0 {
 		allocatable, taken := len(all), 0
 		if state, unknown := f.CPUs.Get(); unknown == nil {
 			taken, allocatable = countCPUs(f, state, node)
@@ -179,8 +179,8 @@ func cpusAndMemory(f Facts, node NUMANode) []ZoneResource {
 	memory, unknown := f.Memory.Get()
 	machine := memory.Machine[strconv.Itoa(node.Number)]
 	if unknown != nil || len(machine.Memory) == 0 {
-		if node.Memory > 0 {
-			total := byteQuantity(node.Memory)
+		if read := node.Memory["memory"].Total; read > 0 {
+			total := byteQuantity(read)
 			free := total
 			if unknown != nil && !isAbsent(unknown) {
 				free = byteQuantity(0)
@@ -210,16 +210,16 @@ func byteQuantity(count uint64) resource.Quantity {
 // countCPUs returns the numbers of assigned and of allocatable CPUs of a NUMA node. An app container reuses
 // the CPUs of its init containers. CPUs that are reserved by number are the first ones (takeByTopology in
 // pkg/kubelet/cm/cpumanager).
-func countCPUs(f Facts, state kubelet.CPUState, node NUMANode) (taken, allocatable int) {
-	reserved := f.Kubelet.ReservedCPUs
+func countCPUs(f Facts, state kubelet.CPUState, node v1alpha1.NUMANode) (taken, allocatable int) {
+	reserved, all := f.Kubelet.ReservedCPUs, node.CPUs.Numbers()
 	for _, lower := range f.NUMANodes {
 		if lower.Number < node.Number {
-			reserved -= len(lower.CPUs)
+			reserved -= len(lower.CPUs.Numbers())
 		}
 	}
-	allocatable = len(node.CPUs) - min(max(reserved, 0), len(node.CPUs))
+	allocatable = len(all) - min(max(reserved, 0), len(all))
 	for _, number := range v1alpha1.Set(f.Kubelet.ReservedSystemCPUs).Numbers() {
-		if node.CPUs[number] {
+		if slices.Contains(all, number) {
 			allocatable--
 		}
 	}
@@ -227,7 +227,7 @@ func countCPUs(f Facts, state kubelet.CPUState, node NUMANode) (taken, allocatab
 	for _, containers := range state.Entries {
 		for _, set := range containers {
 			for _, number := range v1alpha1.Set(set).Numbers() {
-				if node.CPUs[number] {
+				if slices.Contains(all, number) {
 					assigned[number] = true
 				}
 			}

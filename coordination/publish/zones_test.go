@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/published"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // amount is a resource of a zone as text: capacity, allocatable, available.
@@ -87,7 +86,7 @@ func TestUnreadManager(t *testing.T) {
 		all := buildZones(t, false, func(f *publish.Facts) {
 			f.CPUs = kubelet.Read(kubelet.CPUState{}, cause)
 			f.Memory = kubelet.Read(kubelet.MemoryState{}, cause)
-			f.NUMANodes[0].Memory = 1 << 30
+			f.NUMANodes[0].Memory = map[string]v1alpha1.Memory{"memory": {Total: 1 << 30}}
 		})
 		got := amounts(all["node-0"])
 		delete(got, published.GPUs)
@@ -109,8 +108,8 @@ func TestNoneOfIt(t *testing.T) {
 // TestCPUsAndMemoryOfZones are always listed: without them a scheduler rejects Guaranteed pods.
 func TestCPUsAndMemoryOfZones(t *testing.T) {
 	give := func(f *publish.Facts) {
-		f.NUMANodes[0].CPUs = topology.CPUSet{0: true, 1: true, 2: true, 3: true}
-		f.NUMANodes[0].Memory = 64 << 30
+		f.NUMANodes[0].CPUs = "0-3"
+		f.NUMANodes[0].Memory = map[string]v1alpha1.Memory{"memory": {Total: 64 << 30}}
 		f.Kubelet.ReservedSystemCPUs = "0"
 	}
 	want := map[string]amount{

@@ -54,7 +54,7 @@ func load(t *testing.T, name string, vfs int, rails bool) *world {
 	}
 	f := publish.Facts{Tree: w.tree, Resources: w.resources}
 	for _, n := range w.tree.NUMANodes() {
-		f.NUMANodes = append(f.NUMANodes, publish.NUMANode{Number: n})
+		f.NUMANodes = append(f.NUMANodes, v1alpha1.NUMANode{Number: n})
 	}
 	spec := publish.BuildSpec(f)
 	made, err := newMachine(&spec)

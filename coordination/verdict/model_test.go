@@ -82,7 +82,7 @@ func factsOf(n *model.Node) publish.Facts {
 		Tree: topology.Assemble(nil, nil, nil), Kubelet: n.Kubelet, Alignment: n.Alignment,
 	}
 	for _, node := range n.NUMANodes {
-		f.NUMANodes = append(f.NUMANodes, publish.NUMANode{Number: node.Number, Distances: node.Distances})
+		f.NUMANodes = append(f.NUMANodes, v1alpha1.NUMANode{Number: node.Number, Distances: node.Distances})
 	}
 	for _, r := range n.Resources {
 		announced := publish.Resource{Name: r.Name, Kind: device.GPU}

@@ -118,22 +118,22 @@ func (w *judgedWorld) hasCPUs() bool   { return w.kubelet.CPUManagerPolicy == "s
 func (w *judgedWorld) hasMemory() bool { return w.kubelet.MemoryManagerPolicy == "Static" }
 
 // numaNodes are what would be read of them.
-func (w *judgedWorld) numaNodes() []publish.NUMANode {
-	var nodes []publish.NUMANode
+func (w *judgedWorld) numaNodes() []v1alpha1.NUMANode {
+	var nodes []v1alpha1.NUMANode
 	for _, n := range w.numa {
-		described := publish.NUMANode{
-			Number: n.ID, CPUs: setOf(n.CPUs), Socket: n.Socket, Memory: n.Memory,
+		described := v1alpha1.NUMANode{
+			Number: n.ID, CPUs: v1alpha1.SetOf(n.CPUs...), Memory: map[string]v1alpha1.Memory{"memory": {Total: n.Memory}},
 		}
 		for _, d := range n.Distances {
 			described.Distances = append(described.Distances, int(d))
 		}
 		for _, core := range n.Cores {
 			if len(core) > 1 {
-				described.Cores = append(described.Cores, setOf(core))
+				described.Cores = append(described.Cores, v1alpha1.SetOf(core...))
 			}
 		}
-		if len(n.CPUs) == 0 {
-			described.Socket = -1
+		if len(n.CPUs) > 0 && n.Socket != n.ID {
+			described.Socket = new(n.Socket)
 		}
 		nodes = append(nodes, described)
 	}

@@ -43,7 +43,7 @@ func newZones(vfs int) (*zones, error) {
 		return nil, fmt.Errorf("%s is not as a server with %d VFs for each NIC", twin, vfs)
 	}
 	for i := range f.NUMANodes {
-		f.NUMANodes[i].Memory = memory
+		f.NUMANodes[i].Memory = map[string]v1alpha1.Memory{"memory": {Total: memory}}
 	}
 	return &zones{f}, nil
 }

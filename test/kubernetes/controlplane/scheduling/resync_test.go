@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -64,7 +65,8 @@ func newZoned(t *testing.T, client kubernetes.Interface) *zoned {
 		t.Fatal(err)
 	}
 	for i := range empty.NUMANodes {
-		empty.NUMANodes[i].Memory = 512 << 30 // the recording does not tell
+		// the recording does not tell
+		empty.NUMANodes[i].Memory = map[string]v1alpha1.Memory{"memory": {Total: 512 << 30}}
 	}
 	node := server.Node("node-0000", 1)
 	if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {

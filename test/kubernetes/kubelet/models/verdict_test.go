@@ -23,7 +23,7 @@ func (r *real) foretell(pod *v1.Pod) (verdict.Verdict, error) {
 		CPUManagerPolicy: "none", MemoryManagerPolicy: "None",
 	}}
 	for _, n := range w.numa {
-		described := publish.NUMANode{Number: n.ID, Socket: -1}
+		described := v1alpha1.NUMANode{Number: n.ID}
 		for _, d := range n.Distances {
 			described.Distances = append(described.Distances, int(d))
 		}
