@@ -46,28 +46,29 @@ type attempt struct {
 	err     error
 }
 
-// readAll reads the assignments, with the kubelet's list of pods, and adds them to facts.
+// readAll reads the assignments, with the kubelet's list of pods, and adds them to facts. It returns the
+// devices of containers, by "pod UID/container".
 func (a *assignments) readAll(
 	kubeletDir string, list podLister, before holders.Sources, f *Facts,
-) (all []attempt) {
+) (held map[string]kubelet.Devices, all []attempt) {
 	devices, err := a.readDevices(kubeletDir, list, before)
 	all = append(all, keepLast(&a.devices, checkpointSubject, devices, err))
 	known, unknown := a.devices.Get()
 	if unknown != nil {
 		f.Unread = fmt.Errorf("%w: %w", ErrUnread, err)
 	}
-	f.Devices, f.Gone, f.Exclusive = known.devices, known.gone, known.exclusive
-	if f.Kubelet.CPUManagerPolicy == cpuStatic {
+	f.Gone, f.Exclusive = known.gone, known.exclusive
+	if f.Spec.Kubelet.CPUManagerPolicy == cpuStatic {
 		cpus, err := kubelet.ReadCPUState(kubeletDir)
 		all = append(all, keepLast(&a.cpus, kubelet.CPUStateFile, cpus, err))
 		f.CPUs = a.cpus
 	}
-	if f.Kubelet.MemoryManagerPolicy == memoryStatic {
+	if f.Spec.Kubelet.MemoryManagerPolicy == memoryStatic {
 		memory, err := kubelet.ReadMemoryState(kubeletDir)
 		all = append(all, keepLast(&a.memory, kubelet.MemoryStateFile, memory, err))
 		f.Memory = a.memory
 	}
-	return all
+	return known.devices, all
 }
 
 // keep replaces the last state by that of an attempt to read. After an error, a state that was read stays.

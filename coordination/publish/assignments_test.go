@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
+	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -56,9 +58,9 @@ func newOneGPU(t *testing.T, settings string) *oneGPU {
 func (n *oneGPU) record(content string) { write(n.T, kubelet.CheckpointPath(n.dir), content) }
 
 func (n *oneGPU) read() publish.Facts {
-	return n.reader.Read(n.Context(), n.tree, []publish.Resource{
-		{Name: "amd.com/gpu", Kind: device.GPU, Devices: []device.Device{n.gpu}},
-	}, n.before)
+	gpus := published.Resource{Name: published.GPUs, Kind: device.GPU, Devices: []device.Device{n.gpu}}
+	return n.reader.Read(n.Context(),
+		admission.Announced{Tree: n.tree, Resources: published.Announce(gpus), Before: n.before})
 }
 
 // wantFree expects that so many GPUs are published as free with a checkpoint, "" for none.
@@ -70,7 +72,7 @@ func (n *oneGPU) wantFree(step int, checkpoint, free string) publish.Facts {
 		}
 	}
 	f := n.read()
-	if got := publish.BuildSpec(f).Summary.GPUs; got != free {
+	if got := f.Spec.Summary.GPUs; got != free {
 		n.Errorf("step %d: free GPUs %s, want %s\n%s", step, got, free, n.log)
 	}
 	return f
@@ -167,7 +169,7 @@ func TestLostRecordsFreeNothing(t *testing.T) {
 	n := heldByTrain(t)
 	for i, step := range []struct{ life, free string }{{"first", "1/1"}, {"second", "0/1"}} {
 		n.before.Kubelet = step.life
-		spec := publish.BuildSpec(n.wantFree(i, gpuFree, step.free))
+		spec := n.wantFree(i, gpuFree, step.free).Spec
 		if published := len(spec.Held) == 1 && spec.Held[0].UID == "uid"; published != (step.free == "0/1") {
 			t.Errorf("%s kubelet: published holders: %+v", step.life, spec.Held)
 		}

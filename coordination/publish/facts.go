@@ -16,8 +16,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/system"
@@ -28,20 +28,16 @@ import (
 // ErrUnread means that the devices of pods were never read. Then no device is known to be free.
 var ErrUnread = errors.New("devices of pods are not known")
 
-// Facts are the facts at one moment. Facts are immutable.
+// Facts are what is published of a node at one moment: the specification of its NodeTopology, and what other
+// objects have besides. Facts are immutable.
 type Facts struct {
-	Tree      *topology.Tree
-	Resources []Resource // by name, ascending
-	// NUMANodes are the NUMA nodes by number, ascending, with all CPUs and memory: in the NodeTopology each node
-	// has those of a static manager alone.
-	NUMANodes []v1alpha1.NUMANode
-	Kubelet   model.Kubelet
-	Enforced  bool // the annotations of pods are
-	Alignment model.Alignment
+	Spec v1alpha1.Spec // without the kubelet's version, which the Node has
 
-	// Devices are those of the containers in the kubelet's device checkpoint, "pod UID/container", and of those
-	// that it has lost.
-	Devices   map[string]kubelet.Devices
+	Tree      *topology.Tree     // for the models of GPUs
+	Resources []*device.Resource // as announced: also equal links, which Spec lacks
+	// NUMANodes are those of Spec, with all CPUs and memory: in Spec a node has those of a static manager alone.
+	NUMANodes []v1alpha1.NUMANode
+	Enforced  bool      // the annotations of pods are
 	Gone      Gone      // pods in the checkpoint that no longer hold anything
 	Exclusive Exclusive // among the pods that the kubelet lists
 	// CPUs and Memory are those of a static CPU manager and memory manager, with their containers. A manager is
@@ -54,14 +50,6 @@ type Facts struct {
 	// Stale is the reason for assignments of an earlier time, or for a static manager that was never read; nil
 	// if all are current.
 	Stale error
-}
-
-// Resource is a resource that a plugin has announced.
-type Resource struct {
-	Name    string
-	Kind    device.Kind
-	Devices []device.Device // by address and ID
-	Links   []topology.Link
 }
 
 // cpuStatic and memoryStatic are the policies under which containers get exclusive CPUs and memory.
@@ -96,7 +84,8 @@ func readNUMA(sys fs.FS, numbers []int) (nodes []v1alpha1.NUMANode, err error) {
 			node.Memory = map[string]v1alpha1.Memory{"memory": {Total: kilobytes * 1024}}
 		}
 		var socket int
-		if node.Cores, socket = readCores(read, cpus[n.Number]); socket >= 0 && socket != n.Number {
+		node.Cores, socket = readCores(read, cpus[n.Number])
+		if socket >= 0 && socket != n.Number {
 			node.Socket = new(socket)
 		}
 		nodes = append(nodes, node)
@@ -156,20 +145,20 @@ func (r *Reader) Restarted() { r.kubelet, r.tree = nil, nil }
 // case of a missed start.
 func (r *Reader) Recheck() { r.stale, r.tree = true, nil }
 
-// Read reads all facts except the plugins' announcements and the last holders. Errors are logged once.
-func (r *Reader) Read(
-	ctx context.Context, tree *topology.Tree, resources []Resource, before holders.Sources,
-) Facts {
+// Read reads all facts besides the announcements of the plugins. Errors are logged once.
+func (r *Reader) Read(ctx context.Context, announced admission.Announced) Facts {
 	f := Facts{
-		Tree: tree, Resources: resources, NUMANodes: r.numaNodes(tree),
-		Kubelet: r.readConfiguration(ctx),
+		Tree: announced.Tree, Resources: announced.Resources, NUMANodes: r.numaNodes(announced.Tree),
+		Spec: v1alpha1.Spec{Kubelet: r.readConfiguration(ctx)},
 	}
 	list := func(each func(*corev1.Pod)) bool { return r.listPods(ctx, each) }
-	for _, a := range r.assigned.readAll(r.config.KubeletDir, list, before, &f) {
+	devices, attempts := r.assigned.readAll(r.config.KubeletDir, list, announced.Before, &f)
+	for _, a := range attempts {
 		if !r.isRead(a.subject, a.err) {
 			f.Stale = errors.Join(f.Stale, a.err)
 		}
 	}
+	f.Spec = BuildSpec(f, devices)
 	return f
 }
 

@@ -30,14 +30,13 @@ const (
 // buildLabels returns the labels of a node for targets: properties that do not change while the node runs,
 // and whether annotations are enforced. They count all devices, healthy and free or not.
 func buildLabels(f Facts, targets Targets) map[string]string {
-	spec := BuildSpec(f)
 	kinds, hinted := map[string]v1alpha1.Kind{}, false
-	for _, r := range spec.Resources {
+	for _, r := range f.Spec.Resources {
 		kinds[r.Name] = r.Kind
 		hinted = hinted || r.Kind == v1alpha1.VF && len(r.Hints) > 0
 	}
 	pairs, perNUMA := 0, map[int]int{}
-	for _, on := range spec.Switches {
+	for _, on := range f.Spec.Switches {
 		has := map[v1alpha1.Kind]int{}
 		for name, devices := range on.Devices {
 			has[kinds[name]] += len(devices.Numbers())
@@ -56,7 +55,7 @@ func buildLabels(f Facts, targets Targets) map[string]string {
 		fewest = slices.Min(slices.Collect(maps.Values(perNUMA)))
 	}
 	labels := map[string]string{
-		labelSwitches: strconv.Itoa(spec.Summary.Switches), labelPairs: strconv.Itoa(pairs),
+		labelSwitches: strconv.Itoa(f.Spec.Summary.Switches), labelPairs: strconv.Itoa(pairs),
 		labelPairsPerNUMA: strconv.Itoa(fewest), labelVFHint: strconv.FormatBool(hinted), labelGPULinks: "none",
 		labelAlignmentEnforced: strconv.FormatBool(f.Enforced),
 	}

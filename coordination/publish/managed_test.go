@@ -35,7 +35,7 @@ func TestCPUsAndMemory(t *testing.T) {
 		}
 	}
 	policy := published.Restricted
-	if spec := publish.BuildSpec(read(t, "nv-h800-8x8", 1, true, dir, policy)); spec.Held != nil ||
+	if spec := read(t, "nv-h800-8x8", 1, true, dir, policy).Spec; spec.Held != nil ||
 		spec.NUMANodes[0].CPUs != "" || spec.NUMANodes[0].Memory != nil {
 		t.Errorf("CPUs and memory that nobody gets alone are published: %+v", spec)
 	}
@@ -44,7 +44,7 @@ func TestCPUsAndMemory(t *testing.T) {
 	f := read(t, "nv-h800-8x8", 1, true, dir, policy)
 	f.NUMANodes[0].CPUs = "0-3,8"
 	f.NUMANodes[0].Cores, f.NUMANodes[0].Socket = []v1alpha1.Set{"0,8"}, new(1)
-	spec := publish.BuildSpec(f)
+	spec := publish.BuildSpec(f, nil)
 	held := []v1alpha1.Held{{UID: "u1", Containers: []v1alpha1.Container{
 		{Name: "main", CPUs: "1-3", Memory: []v1alpha1.MemoryBlock{{NUMANodes: "0-1", Type: "memory", Size: 20}}},
 		{Name: "side", CPUs: "8"},
@@ -69,36 +69,39 @@ func TestCPUsAndMemory(t *testing.T) {
 
 // TestLinks: equal links between all GPUs are omitted; otherwise each link is listed.
 func TestLinks(t *testing.T) {
-	f := read(t, "nv-h800-8x8", 1, true, "", published.Restricted)
-	gpus := &f.Resources[0]
-	gpus.Devices = gpus.Devices[:3]
-	for i, a := range gpus.Devices {
-		for _, b := range gpus.Devices[i+1:] {
-			gpus.Links = append(gpus.Links, topology.Link{A: b.Address, B: a.Address, Type: topology.NVLink, Hops: 1,
-				Count: 18})
-		}
+	linked := func(without int) []v1alpha1.Link {
+		return read(t, "nv-h800-8x8", 1, true, "", published.Restricted, func(gpus, _ *published.Resource) {
+			gpus.Devices = gpus.Devices[:3]
+			for i, a := range gpus.Devices {
+				for _, b := range gpus.Devices[i+1:] {
+					gpus.Links = append(gpus.Links,
+						topology.Link{A: b.Address, B: a.Address, Type: topology.NVLink, Hops: 1, Count: 18})
+				}
+			}
+			gpus.Links = gpus.Links[without:]
+		}).Spec.Links
 	}
-	if links := publish.BuildSpec(f).Links; links != nil {
+	if links := linked(0); links != nil {
 		t.Errorf("equal links are published: %v", links)
 	}
-	gpus.Links = gpus.Links[1:]
 	want := []v1alpha1.Link{
 		{A: "amd.com/gpu/0", B: "amd.com/gpu/2", Type: "NVLINK", Hops: 1, Count: 18},
 		{A: "amd.com/gpu/1", B: "amd.com/gpu/2", Type: "NVLINK", Hops: 1, Count: 18},
 	}
-	if diff := cmp.Diff(want, publish.BuildSpec(f).Links); diff != "" {
+	if diff := cmp.Diff(want, linked(1)); diff != "" {
 		t.Errorf("links (-want +got):\n%s", diff)
 	}
 }
 
 // TestUnplaced: a device outside the tree makes no pair.
 func TestUnplaced(t *testing.T) {
-	f := read(t, "oci-mi300x-derived", 1, false, "", published.Restricted)
-	for i := range f.Resources {
-		f.Resources[i].Devices = f.Resources[i].Devices[:1]
-		f.Resources[i].Devices[0].Address = topology.Address{Domain: 9, Bus: uint8(i)}
+	move := func(gpus, vfs *published.Resource) {
+		for bus, r := range []*published.Resource{gpus, vfs} {
+			r.Devices = r.Devices[:1]
+			r.Devices[0].Address = topology.Address{Domain: 9, Bus: uint8(bus)}
+		}
 	}
-	spec := publish.BuildSpec(f)
+	spec := read(t, "oci-mi300x-derived", 1, false, "", published.Restricted, move).Spec
 	want := []v1alpha1.Switch{{Name: "unknown", Path: "unknown", Alone: true,
 		Devices: map[string]v1alpha1.Set{published.GPUs: "0", published.VFs: "0"}}}
 	if diff := cmp.Diff(want, spec.Switches); diff != "" || spec.Summary.FreePairs != 0 {

@@ -64,7 +64,7 @@ func newNode(t testing.TB, name string) *node {
 func (n *node) healthy(count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, r := range published.Resources(nil, n.tree, false) {
+	for _, r := range published.Resources(n.tree, false) {
 		for i := range r.Devices {
 			r.Devices[i].Healthy = r.Kind == device.VF || i < count
 		}

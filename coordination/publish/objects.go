@@ -67,7 +67,7 @@ func (t *Targets) UnmarshalText(text []byte) error {
 func renderTopology(f Facts, node owner) object {
 	t := &v1alpha1.NodeTopology{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTopology"},
-		ObjectMeta: node.meta(), Spec: BuildSpec(f),
+		ObjectMeta: node.meta(), Spec: f.Spec,
 	}
 	t.Spec.Kubelet.Version = node.kubelet
 	return object{

@@ -15,7 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -44,6 +45,7 @@ func TestGone(t *testing.T) {
 		Sys: empty(), KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
 		Pods: func(_ context.Context, each func(*corev1.Pod)) error { return tell(list, listErr, each) },
 	})
+	gpus := published.Announce(published.Resource{Name: published.GPUs, Kind: device.GPU})
 	var given []published.Entry
 	running := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	for uid, status := range map[types.UID]corev1.PodStatus{
@@ -67,9 +69,9 @@ func TestGone(t *testing.T) {
 		{nil, publish.Gone{"done": true, "refused": true, "deleted": true}},
 	} {
 		listErr = test.err
-		got := r.Read(t.Context(), tree, nil, holders.Sources{})
-		if diff := cmp.Diff(test.want, got.Gone); diff != "" || len(got.Devices) != len(given) {
-			t.Errorf("%v: %d containers have devices, gone (-want +got):\n%s", test.err, len(got.Devices), diff)
+		got := r.Read(t.Context(), admission.Announced{Tree: tree, Resources: gpus})
+		if diff := cmp.Diff(test.want, got.Gone); diff != "" || len(got.Spec.Held) != len(given) {
+			t.Errorf("%v: %d pods have devices, gone (-want +got):\n%s", test.err, len(got.Spec.Held), diff)
 		}
 	}
 }
@@ -118,7 +120,7 @@ func TestExclusive(t *testing.T) {
 			Pods: func(_ context.Context, each func(*corev1.Pod)) error { return tell(pods, err, each) },
 		})
 		var names []string
-		exclusive := r.Read(t.Context(), tree, nil, holders.Sources{}).Exclusive
+		exclusive := r.Read(t.Context(), admission.Announced{Tree: tree}).Exclusive
 		if (exclusive == nil) != (err != nil) {
 			t.Errorf("with error %v these pods are told: %v", err, exclusive)
 		}

@@ -55,7 +55,7 @@ func publishedUnder(t *testing.T, root string, policy intent.Policy) any {
 	ended := make(chan error, 1)
 	go func() { ended <- node.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	for _, r := range published.Resources(nil, n.tree, false) {
+	for _, r := range published.Resources(n.tree, false) {
 		node.Member(r.Name, r.Kind).Publish(device.Announcement{Devices: r.Devices})
 	}
 	limit, again := time.After(kubelettest.Limit), time.NewTicker(10*time.Millisecond)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package publish keeps a node's published objects up to date. A [Reader] reads their input: the plugins'
-// announcements, sysfs, and the kubelet's configuration and checkpoints. What is published is a pure function
-// of these facts: the NodeTopology ([BuildSpec]), the NodeResourceTopology ([BuildZones]) and the
-// labels of a NodeFeature.
+// Package publish keeps a node's published objects up to date. A [Reader] reads the plugins' announcements,
+// sysfs, and the kubelet's configuration and checkpoints, and builds the specification of the NodeTopology
+// ([BuildSpec]), once for each change. The NodeResourceTopology ([BuildZones]) and the labels of a
+// NodeFeature are pure functions of these [Facts].
 //
 //	plugins' announcements, the kubelet's files          Reader
 //	      └─ changed ──> 200 to 300 ms ──> facts         Publisher.Publish
@@ -33,10 +33,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -44,8 +42,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/admission"
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
@@ -161,8 +157,8 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 		announced, changed := plugins.Announced()
 		enforcement, otherwise := plugins.Enforcement()
 		if len(announced.Resources) > 0 { // no resources yet means unknown, not none
-			read := p.reader.Read(ctx, announced.Tree, announcedResources(announced), announced.Before)
-			read.Enforced, read.Alignment = enforcement.Enforced(), plugins.Policy().Publish()
+			read := p.reader.Read(ctx, announced)
+			read.Enforced, read.Spec.Alignment = enforcement.Enforced(), plugins.Policy().Publish()
 			newest.Set(&read)
 			p.notes.putNote(failure, "")
 			p.noteStale(read.Stale)
@@ -241,20 +237,6 @@ func (p *Publisher) forgetPublished() {
 
 // untilRecheck returns the time until the next recheck.
 func untilRecheck() time.Duration { return recheck + rand.N(recheck/4) }
-
-// announcedResources returns the announced resources. The kubelet marks a resource's devices unhealthy while
-// its plugin is absent.
-func announcedResources(a admission.Announced) []Resource {
-	var all []Resource
-	for _, r := range a.Resources {
-		devices := slices.SortedFunc(maps.Values(r.Devices), device.Compare)
-		for i := range devices {
-			devices[i].Healthy = devices[i].Healthy && r.Joined
-		}
-		all = append(all, Resource{Name: r.Name, Kind: r.Kind, Devices: devices, Links: r.Links})
-	}
-	return all
-}
 
 // kubeletSocket is the socket that the kubelet recreates at its start (pkg/kubelet/cm/devicemanager).
 const kubeletSocket = "kubelet.sock"

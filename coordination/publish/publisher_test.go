@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/checkpoint"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -142,7 +143,8 @@ type bereft struct{ broken }
 
 func (bereft) Announced() (admission.Announced, <-chan struct{}) {
 	return admission.Announced{
-		Tree: &topology.Tree{}, Resources: []*device.Resource{{Name: "amd.com/gpu"}},
+		Tree:      &topology.Tree{},
+		Resources: []*device.Resource{device.NewResource("amd.com/gpu", device.GPU, []device.Device{{ID: "g1"}})},
 		Before: holders.Sources{
 			Before: holders.Holders{{
 				UID: "u1", Name: "c", Devices: kubelet.Devices{"amd.com/gpu": {"g1"}}, Life: "1",
@@ -153,14 +155,14 @@ func (bereft) Announced() (admission.Announced, <-chan struct{}) {
 	}, nil
 }
 
-// seen is a target that gets the devices of containers.
+// seen is a target that gets what pods hold.
 type seen struct {
 	unused
-	devices *map[string]kubelet.Devices
+	held *[]v1alpha1.Held
 }
 
 func (s seen) Write(_ context.Context, f Facts) (bool, error) {
-	*s.devices = f.Devices
+	*s.held = f.Spec.Held
 	return true, nil
 }
 
@@ -173,12 +175,14 @@ func TestLostContainerIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*look)
 		defer cancel()
-		var got map[string]kubelet.Devices
-		p := newOf(t, Config{Sys: fstest.MapFS{}, KubeletDir: dir, Sinks: []Sink{seen{devices: &got}}})
+		var got []v1alpha1.Held
+		p := newOf(t, Config{Sys: fstest.MapFS{}, KubeletDir: dir, Sinks: []Sink{seen{held: &got}}})
 		if err := p.Publish(ctx, bereft{}); err != nil {
 			t.Error(err)
 		}
-		want := map[string]kubelet.Devices{"u1/c": {"amd.com/gpu": {"g1"}}}
+		want := []v1alpha1.Held{{UID: "u1", Containers: []v1alpha1.Container{
+			{Name: "c", Devices: map[string]v1alpha1.Set{"amd.com/gpu": "0"}},
+		}}}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("published holders: %+v, want %+v", got, want)
 		}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
@@ -49,7 +49,7 @@ func readerOf(t *testing.T, sys fs.FS, log *slog.Logger) func() publish.Facts {
 		t.Fatal(err)
 	}
 	r := publish.NewReader(publish.Config{Sys: sys, KubeletDir: t.TempDir(), Log: log})
-	return func() publish.Facts { return r.Read(t.Context(), tree, nil, holders.Sources{}) }
+	return func() publish.Facts { return r.Read(t.Context(), admission.Announced{Tree: tree}) }
 }
 
 func write(t *testing.T, file, content string) {
@@ -85,7 +85,7 @@ func policy(t *testing.T, r *publish.Reader) v1alpha1.Kubelet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Read(t.Context(), tree, nil, holders.Sources{}).Kubelet
+	return r.Read(t.Context(), admission.Announced{Tree: tree}).Spec.Kubelet
 }
 
 // TestFiles: drop-ins override the configuration, in the order of their names, and unset values are the

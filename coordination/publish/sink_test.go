@@ -50,7 +50,7 @@ func TestOthersObject(t *testing.T) {
 		t.Errorf("policies %v", policy)
 	}
 	s.conflict[zonesOfA] = true
-	f.Kubelet.TopologyManagerPolicy = "none"
+	f.Spec.Kubelet.TopologyManagerPolicy = "none"
 	if written, err := sink.Write(t.Context(), f); written || err != nil || len(s.writes) != 1 {
 		t.Errorf("written %v, %v", written, err)
 	}
@@ -62,12 +62,12 @@ func TestOthersObjectAgain(t *testing.T) {
 	sink, f, log := zoneSink(t, s)
 	for _, policy := range []string{"none", "restricted"} {
 		s.conflict[zonesOfA] = false
-		f.Kubelet.TopologyManagerPolicy = policy
+		f.Spec.Kubelet.TopologyManagerPolicy = policy
 		if written, err := sink.Write(t.Context(), f); !written || err != nil {
 			t.Fatalf("written %v, %v", written, err)
 		}
 		s.conflict[zonesOfA] = true
-		f.Kubelet.TopologyManagerPolicy = "best-effort"
+		f.Spec.Kubelet.TopologyManagerPolicy = "best-effort"
 		if written, err := sink.Write(t.Context(), f); written || err != nil {
 			t.Fatalf("written %v, %v", written, err)
 		}

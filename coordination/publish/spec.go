@@ -16,42 +16,22 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// BuildSpec returns the specification of a node's NodeTopology. Equal facts give equal results, in any order
-// of their lists.
-func BuildSpec(f Facts) v1alpha1.Spec {
-	numbers := numberDevices(f.Resources)
-	spec := v1alpha1.Spec{Kubelet: f.Kubelet, Alignment: f.Alignment, Resources: []v1alpha1.Resource{}}
-	for _, r := range numbers.resources {
+// BuildSpec returns the specification of a node's NodeTopology from the other facts, the kubelet's
+// configuration in f.Spec, and the devices of containers, by "pod UID/container".
+func BuildSpec(f Facts, held map[string]kubelet.Devices) v1alpha1.Spec {
+	spec := v1alpha1.Spec{
+		Kubelet: f.Spec.Kubelet, Alignment: f.Spec.Alignment, Resources: []v1alpha1.Resource{},
+		Switches: newSwitches(f.Tree, f.Resources), Links: newLinks(f.Resources),
+		Held: newHoldings(f, held), MemoryReserved: memoryReserved(f),
+	}
+	for _, r := range f.Resources {
 		spec.Resources = append(spec.Resources, newResource(f.Tree, r))
 	}
-	spec.Switches = newSwitches(f.Tree, numbers.resources)
 	for _, n := range f.NUMANodes {
 		spec.NUMANodes = append(spec.NUMANodes, newNUMANode(f, n))
 	}
-	spec.Links = newLinks(numbers.resources)
-	spec.Held, spec.MemoryReserved = newHoldings(f, numbers), memoryReserved(f)
 	spec.Summary = newSummary(spec, f.Gone)
 	return spec
-}
-
-// numbered are the devices with their numbers.
-type numbered struct {
-	resources []Resource
-	of        map[string]map[string]int // by resource and ID
-}
-
-func numberDevices(resources []Resource) numbered {
-	n := numbered{slices.Clone(resources), map[string]map[string]int{}}
-	slices.SortFunc(n.resources, func(a, b Resource) int { return strings.Compare(a.Name, b.Name) })
-	for i := range n.resources {
-		r := &n.resources[i]
-		r.Devices = slices.SortedFunc(slices.Values(r.Devices), device.Compare)
-		n.of[r.Name] = map[string]int{}
-		for number, d := range r.Devices {
-			n.of[r.Name][d.ID] = number
-		}
-	}
-	return n
 }
 
 // set collects the numbers of devices by resource, or by NUMA node.
@@ -71,13 +51,14 @@ func (s set) sets() map[string]v1alpha1.Set {
 	return written
 }
 
-// newResource returns a resource with its devices and their physical functions.
-func newResource(tree *topology.Tree, r Resource) v1alpha1.Resource {
+// newResource returns a resource with its devices and their physical functions. The kubelet marks devices
+// unhealthy while their plugin is absent.
+func newResource(tree *topology.Tree, r *device.Resource) v1alpha1.Resource {
 	published := v1alpha1.Resource{Name: r.Name, Kind: v1alpha1.Kind(r.Kind), Devices: len(r.Devices)}
 	var unhealthy []int
 	hints := set{}
-	for number, d := range r.Devices {
-		if !d.Healthy {
+	for number, d := range r.Ordered() {
+		if !d.Healthy || !r.Joined {
 			unhealthy = append(unhealthy, number)
 		}
 		if node, known := d.NUMA.Number(); known {
@@ -90,10 +71,10 @@ func newResource(tree *topology.Tree, r Resource) v1alpha1.Resource {
 }
 
 // addFunctions adds the physical functions of a resource's devices.
-func addFunctions(published *v1alpha1.Resource, tree *topology.Tree, r Resource) {
+func addFunctions(published *v1alpha1.Resource, tree *topology.Tree, r *device.Resource) {
 	functions := map[topology.Address][]int{}
 	last := map[topology.Address]bool{} // by the health of a device
-	for number, d := range r.Devices {
+	for number, d := range r.Ordered() {
 		function := d.Address
 		if found, ok := tree.Device(function); ok {
 			function = found.Function()
@@ -124,13 +105,13 @@ type linkOf struct {
 
 // newLinks returns the links between GPUs, or nil if all are equal. A card with several devices is named by
 // its first one.
-func newLinks(resources []Resource) []v1alpha1.Link {
+func newLinks(resources []*device.Resource) []v1alpha1.Link {
 	refs := map[topology.Address]v1alpha1.GPURef{}
 	for _, r := range resources {
-		if r.Kind != "gpu" {
+		if r.Kind != device.GPU {
 			continue
 		}
-		for number, d := range r.Devices {
+		for number, d := range r.Ordered() {
 			if refs[d.Address] == "" {
 				refs[d.Address] = v1alpha1.GPURef(r.Name + "/" + strconv.Itoa(number))
 			}
@@ -210,7 +191,8 @@ func memoryReserved(f Facts) []v1alpha1.MemoryReserved {
 // newHoldings returns the devices, CPUs and memory of pods. Devices without an announcement have no number
 // and are omitted. A container with only such devices is listed without devices, and so does not count as on
 // the way to the node.
-func newHoldings(f Facts, n numbered) []v1alpha1.Held {
+func newHoldings(f Facts, held map[string]kubelet.Devices) []v1alpha1.Held {
+	numbers := numberDevices(f.Resources)
 	pods := map[string]map[string]*v1alpha1.Container{}
 	of := func(uid, name string) *v1alpha1.Container {
 		if pods[uid] == nil {
@@ -221,12 +203,12 @@ func newHoldings(f Facts, n numbered) []v1alpha1.Held {
 		}
 		return pods[uid][name]
 	}
-	for container, held := range f.Devices {
+	for container, has := range held {
 		devices, ours := set{}, false
-		for resource, ids := range held {
-			ours = ours || n.of[resource] != nil
+		for resource, ids := range has {
+			ours = ours || numbers[resource] != nil
 			for _, id := range ids {
-				if number, known := n.of[resource][id]; known {
+				if number, known := numbers[resource][id]; known {
 					devices.addNumber(resource, number)
 				}
 			}
@@ -251,6 +233,18 @@ func newHoldings(f Facts, n numbered) []v1alpha1.Held {
 		}
 	}
 	return sortPods(pods)
+}
+
+// numberDevices returns the numbers of devices, by resource and ID.
+func numberDevices(resources []*device.Resource) map[string]map[string]int {
+	numbers := map[string]map[string]int{}
+	for _, r := range resources {
+		numbers[r.Name] = map[string]int{}
+		for number, d := range r.Ordered() {
+			numbers[r.Name][d.ID] = number
+		}
+	}
+	return numbers
 }
 
 func newMemory(blocks []kubelet.MemoryBlock) []v1alpha1.MemoryBlock {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -20,9 +22,10 @@ import (
 
 func read(
 	t *testing.T, machine string, vfs int, hints bool, dir string, policy v1alpha1.Kubelet,
+	change ...func(gpus, vfs *published.Resource),
 ) publish.Facts {
 	t.Helper()
-	f, err := published.Facts(machine, vfs, hints, dir, policy)
+	f, err := published.Facts(machine, vfs, hints, dir, policy, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,17 +38,16 @@ func TestMachines(t *testing.T) {
 	for _, name := range machines.Names() {
 		for _, vfs := range []int{1, 8} {
 			f := read(t, name, vfs, true, "", published.Restricted)
-			spec := publish.BuildSpec(f)
 			type place struct {
 				path, resource string
 				alone          bool
 			}
 			places := map[topology.Address]place{}
-			for _, on := range spec.Switches {
+			for _, on := range f.Spec.Switches {
 				for resource, devices := range on.Devices {
-					at := slices.IndexFunc(f.Resources, func(r publish.Resource) bool { return r.Name == resource })
+					at := slices.IndexFunc(f.Resources, func(r *device.Resource) bool { return r.Name == resource })
 					for _, number := range devices.Numbers() {
-						places[f.Resources[at].Devices[number].Address] = place{on.Path, resource, on.Alone}
+						places[f.Resources[at].Ordered()[number].Address] = place{on.Path, resource, on.Alone}
 					}
 				}
 			}
@@ -82,7 +84,7 @@ func sameCard(tree *topology.Tree, a, b topology.Address) bool {
 // limits.
 func TestSize(t *testing.T) {
 	for _, name := range machines.Names() {
-		spec := publish.BuildSpec(read(t, name, 8, true, "", published.Restricted))
+		spec := read(t, name, 8, true, "", published.Restricted).Spec
 		if err := spec.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -105,10 +107,10 @@ func TestNumbers(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	f := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted)
-	f.Resources[0].Devices[7].Healthy = false
-	f.Resources[1].Devices[4].Degraded = true
-	spec := publish.BuildSpec(f)
+	spoil := func(gpus, vfs *published.Resource) {
+		gpus.Devices[7].Healthy, vfs.Devices[4].Degraded = false, true
+	}
+	spec := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted, spoil).Spec
 	want := []v1alpha1.Resource{
 		{Name: published.GPUs, Kind: v1alpha1.GPU, Devices: 8, Unhealthy: "7",
 			Hints: map[string]v1alpha1.Set{"0": "0-3", "1": "4-7"},
@@ -144,15 +146,11 @@ func TestNumbers(t *testing.T) {
 // TestEnded: devices of ended pods count as free if the kubelet lists its pods. They stay in the holdings in
 // any case.
 func TestEnded(t *testing.T) {
-	dir := t.TempDir()
-	if err := published.WriteCheckpoint(dir,
-		published.Give("a", "main", published.GPUs, "0000:11:00.0"),
-		published.Give("b", "main", published.GPUs, "0000:2f:00.0", "0000:46:00.0"),
-		published.Give("b", "main", published.VFs, "0000:2a:00.1"),
-	); err != nil {
-		t.Fatal(err)
+	f := read(t, "oci-mi300x-derived", 1, true, "", published.Restricted)
+	held := map[string]kubelet.Devices{
+		"a/main": {published.GPUs: {"0000:11:00.0"}},
+		"b/main": {published.GPUs: {"0000:2f:00.0", "0000:46:00.0"}, published.VFs: {"0000:2a:00.1"}},
 	}
-	f := read(t, "oci-mi300x-derived", 1, true, dir, published.Restricted)
 	for _, test := range []struct {
 		gone publish.Gone
 		want v1alpha1.Summary
@@ -163,7 +161,7 @@ func TestEnded(t *testing.T) {
 		{publish.Gone{"a": true, "b": true}, v1alpha1.Summary{Switches: 8, GPUs: "8/8", VFs: "8/8", FreePairs: 8}},
 	} {
 		f.Gone = test.gone
-		spec := publish.BuildSpec(f)
+		spec := publish.BuildSpec(f, held)
 		if diff := cmp.Diff(test.want, spec.Summary); diff != "" || len(spec.Held) != 2 {
 			t.Errorf("gone %v: %d pods hold something, summary (-want +got):\n%s", test.gone, len(spec.Held), diff)
 		}
@@ -179,18 +177,17 @@ func TestOrder(t *testing.T) {
 		published.Give("a", "init", published.VFs, "0000:0c:00.2")); err != nil {
 		t.Fatal(err)
 	}
-	f := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted)
-	want, random := publish.BuildSpec(f), rand.New(rand.NewPCG(1, 2))
-	for range 20 {
-		mixed := f
-		mixed.Resources = slices.Clone(f.Resources)
-		for i := range mixed.Resources {
-			devices := slices.Clone(mixed.Resources[i].Devices)
-			random.Shuffle(len(devices), func(a, b int) { devices[a], devices[b] = devices[b], devices[a] })
-			mixed.Resources[i].Devices = devices
+	want := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted).Spec
+	random := rand.New(rand.NewPCG(1, 2))
+	mix := func(gpus, vfs *published.Resource) {
+		for _, r := range []*published.Resource{gpus, vfs} {
+			random.Shuffle(len(r.Devices), func(a, b int) { r.Devices[a], r.Devices[b] = r.Devices[b], r.Devices[a] })
 		}
-		slices.Reverse(mixed.Resources) // the devices of containers are a map
-		if diff := cmp.Diff(want, publish.BuildSpec(mixed)); diff != "" {
+		*gpus, *vfs = *vfs, *gpus // the devices of containers are a map
+	}
+	for range 20 {
+		mixed := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted, mix).Spec
+		if diff := cmp.Diff(want, mixed); diff != "" {
 			t.Fatalf("in another order (-first +now):\n%s", diff)
 		}
 	}

@@ -8,13 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // newSwitches returns the switches with the places of devices, by path. Devices outside the tree are in an
 // entry "unknown" of their own.
-func newSwitches(tree *topology.Tree, resources []Resource) []v1alpha1.Switch {
+func newSwitches(tree *topology.Tree, resources []*device.Resource) []v1alpha1.Switch {
 	var switches []v1alpha1.Switch
 	for top, spots := range findSpots(tree, resources) {
 		switches = append(switches, newSwitch(top, spots))
@@ -34,10 +35,10 @@ type spot struct {
 }
 
 // findSpots returns the positions of devices by switch: the topmost shared bridge, else the root complex.
-func findSpots(tree *topology.Tree, resources []Resource) map[string][]*spot {
+func findSpots(tree *topology.Tree, resources []*device.Resource) map[string][]*spot {
 	known, found := map[string]*spot{}, map[string][]*spot{}
 	for _, r := range resources {
-		for number, d := range r.Devices {
+		for number, d := range r.Ordered() {
 			chain := []string{cmp.Or(tree.Top(d.Address), v1alpha1.UnknownPath)}
 			for _, bridge := range tree.SharedBridges(d.Address) {
 				chain = append(chain, bridge.String())

@@ -80,21 +80,20 @@ type Attribute struct {
 // expects no alignment. Switches list the resources that they have.
 func BuildZones(f Facts) *ResourceTopology {
 	t := &ResourceTopology{TypeMeta: metav1.TypeMeta{APIVersion: zonesVersion, Kind: zonesKind}, Zones: []Zone{}}
-	t.Policies, t.Attributes = policyWords(f.Kubelet)
+	t.Policies, t.Attributes = policyWords(f.Spec.Kubelet)
 	t.Attributes = append(t.Attributes, hashPods(f.Exclusive)...)
-	spec := BuildSpec(f)
-	free := freeDevices(spec, f.Gone)
+	free := freeDevices(f.Spec, f.Gone)
 	for _, node := range f.NUMANodes {
 		z := Zone{Name: zoneName(node.Number), Type: numaZone, Costs: zoneCosts(node, f.NUMANodes)}
 		z.Resources = append(z.Resources, cpusAndMemory(f, node)...)
-		for _, r := range spec.Resources {
+		for _, r := range f.Spec.Resources {
 			if len(r.Hints) > 0 {
 				z.Resources = append(z.Resources, countDevices(r, r.Hints[strconv.Itoa(node.Number)], free[r.Name]))
 			}
 		}
 		t.Zones = append(t.Zones, z)
 	}
-	for _, on := range spec.Switches {
+	for _, on := range f.Spec.Switches {
 		if on.Alone {
 			continue
 		}
@@ -102,7 +101,7 @@ func BuildZones(f Facts) *ResourceTopology {
 		if on.NUMA != nil {
 			z.Parent = zoneName(*on.NUMA)
 		}
-		for _, r := range spec.Resources {
+		for _, r := range f.Spec.Resources {
 			if on.Devices[r.Name] != "" {
 				z.Resources = append(z.Resources, countDevices(r, on.Devices[r.Name], free[r.Name]))
 			}
@@ -211,14 +210,14 @@ func byteQuantity(count uint64) resource.Quantity {
 // the CPUs of its init containers. CPUs that are reserved by number are the first ones (takeByTopology in
 // pkg/kubelet/cm/cpumanager).
 func countCPUs(f Facts, state kubelet.CPUState, node v1alpha1.NUMANode) (taken, allocatable int) {
-	reserved, all := f.Kubelet.ReservedCPUs, node.CPUs.Numbers()
+	reserved, all := f.Spec.Kubelet.ReservedCPUs, node.CPUs.Numbers()
 	for _, lower := range f.NUMANodes {
 		if lower.Number < node.Number {
 			reserved -= len(lower.CPUs.Numbers())
 		}
 	}
 	allocatable = len(all) - min(max(reserved, 0), len(all))
-	for _, number := range v1alpha1.Set(f.Kubelet.ReservedSystemCPUs).Numbers() {
+	for _, number := range v1alpha1.Set(f.Spec.Kubelet.ReservedSystemCPUs).Numbers() {
 		if slices.Contains(all, number) {
 			allocatable--
 		}

@@ -29,20 +29,19 @@ func amounts(z publish.Zone) map[string]amount {
 	return all
 }
 
-// build returns the zones of a machine of two NUMA nodes with four GPUs each, of which one is broken and one
-// is allocated.
-func buildZones(t *testing.T, hints bool, change func(*publish.Facts)) map[string]publish.Zone {
+// buildZones returns the zones of a machine with the first of eight GPUs, four on each of two NUMA nodes, of
+// which one is broken and one is allocated.
+func buildZones(t *testing.T, hints bool, gpus int, change func(*publish.Facts)) map[string]publish.Zone {
 	t.Helper()
 	dir := t.TempDir()
 	if err := published.WriteCheckpoint(dir,
 		published.Give("a", "main", published.GPUs, "0000:11:00.0")); err != nil {
 		t.Fatal(err)
 	}
-	f, err := published.Facts("oci-mi300x-derived", 2, hints, dir, published.Restricted)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Resources[0].Devices[1].Healthy = false
+	f := read(t, "oci-mi300x-derived", 2, hints, dir, published.Restricted, func(all, _ *published.Resource) {
+		all.Devices = all.Devices[:gpus]
+		all.Devices[1].Healthy = false
+	})
 	if change != nil {
 		change(&f)
 	}
@@ -60,7 +59,7 @@ func TestHintsOfZones(t *testing.T) {
 		true:  {"cpu": {"112", "112", "112"}, published.GPUs: {"4", "3", "2"}, published.VFs: {"8", "8", "8"}},
 		false: {"cpu": {"112", "112", "112"}, published.GPUs: {"4", "3", "2"}},
 	} {
-		all := buildZones(t, hints, nil)
+		all := buildZones(t, hints, 8, nil)
 		if diff := cmp.Diff(want, amounts(all["node-0"])); diff != "" {
 			t.Errorf("hints %v (-want +got):\n%s", hints, diff)
 		}
@@ -83,7 +82,7 @@ func TestUnreadManager(t *testing.T) {
 		fs.ErrNotExist:     {"cpu": {"112", "112", "112"}, "memory": {"1Gi", "1Gi", "1Gi"}},
 		syscall.EIO:        {"cpu": {"112", "112", "0"}, "memory": {"1Gi", "1Gi", "0"}},
 	} {
-		all := buildZones(t, false, func(f *publish.Facts) {
+		all := buildZones(t, false, 8, func(f *publish.Facts) {
 			f.CPUs = kubelet.Read(kubelet.CPUState{}, cause)
 			f.Memory = kubelet.Read(kubelet.MemoryState{}, cause)
 			f.NUMANodes[0].Memory = map[string]v1alpha1.Memory{"memory": {Total: 1 << 30}}
@@ -99,7 +98,7 @@ func TestUnreadManager(t *testing.T) {
 // TestNoneOfIt: a NUMA node without devices of a resource lists 0, because the resource must appear in all
 // nodes.
 func TestNoneOfIt(t *testing.T) {
-	all := buildZones(t, true, func(f *publish.Facts) { f.Resources[0].Devices = f.Resources[0].Devices[:4] })
+	all := buildZones(t, true, 4, nil)
 	if got := amounts(all["node-1"])[published.GPUs]; got != (amount{"0", "0", "0"}) {
 		t.Errorf("GPUs %v", got)
 	}
@@ -110,12 +109,12 @@ func TestCPUsAndMemoryOfZones(t *testing.T) {
 	give := func(f *publish.Facts) {
 		f.NUMANodes[0].CPUs = "0-3"
 		f.NUMANodes[0].Memory = map[string]v1alpha1.Memory{"memory": {Total: 64 << 30}}
-		f.Kubelet.ReservedSystemCPUs = "0"
+		f.Spec.Kubelet.ReservedSystemCPUs = "0"
 	}
 	want := map[string]amount{
 		"cpu": {"4", "4", "4"}, "memory": {"64Gi", "64Gi", "64Gi"}, published.GPUs: {"4", "3", "2"},
 	}
-	if diff := cmp.Diff(want, amounts(buildZones(t, false, give)["node-0"])); diff != "" {
+	if diff := cmp.Diff(want, amounts(buildZones(t, false, 8, give)["node-0"])); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	want["cpu"] = amount{"4", "3", "1"}
@@ -123,7 +122,7 @@ func TestCPUsAndMemoryOfZones(t *testing.T) {
 		give(f)
 		f.CPUs = kubelet.Read(kubelet.CPUState{Entries: map[string]map[string]string{"a": {"main": "2-3,9"}}}, nil)
 	}
-	if diff := cmp.Diff(want, amounts(buildZones(t, false, static)["node-0"])); diff != "" {
+	if diff := cmp.Diff(want, amounts(buildZones(t, false, 8, static)["node-0"])); diff != "" {
 		t.Errorf("static (-want +got):\n%s", diff)
 	}
 }
@@ -139,11 +138,8 @@ func TestWords(t *testing.T) {
 		{"single-numa-node", "container", "SingleNUMANodeContainerLevel", 2},
 		{"none", "", "None", 2}, {"best-effort", "container", "BestEffort", 2}, {"", "", "", 0},
 	} {
-		f, err := published.Facts("nv-h800-8x8", 1, true, "", published.Restricted)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.Kubelet = v1alpha1.Kubelet{TopologyManagerPolicy: c.policy, TopologyManagerScope: c.scope}
+		f := read(t, "nv-h800-8x8", 1, true, "", published.Restricted)
+		f.Spec.Kubelet = v1alpha1.Kubelet{TopologyManagerPolicy: c.policy, TopologyManagerScope: c.scope}
 		got := publish.BuildZones(f)
 		if len(got.Attributes) != c.attributes || (c.old == "") != (got.Policies == nil) ||
 			c.old != "" && got.Policies[0] != c.old {
@@ -155,10 +151,7 @@ func TestWords(t *testing.T) {
 // TestFingerprint: equal sets of pods have equal fingerprints, and different sets different ones.
 func TestFingerprint(t *testing.T) {
 	of := func(pods publish.Exclusive) map[string]string {
-		f, err := published.Facts("nv-h800-8x8", 1, true, "", v1alpha1.Kubelet{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := read(t, "nv-h800-8x8", 1, true, "", v1alpha1.Kubelet{})
 		f.Exclusive = pods
 		words := map[string]string{}
 		for _, a := range publish.BuildZones(f).Attributes {

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -38,10 +38,9 @@ func TestC2C(t *testing.T) {
 			{Name: "nvidia.com/gpu", Kind: v1alpha1.GPU, Devices: 1, Addresses: []string{gpu.String()}},
 			{Name: "nvidia.com/vf", Kind: v1alpha1.VF, Devices: 1, Addresses: []string{nic.String()}},
 		},
-		Switches: publish.BuildSpec(publish.Facts{Tree: tree, Resources: []publish.Resource{
-			{Name: "nvidia.com/gpu", Devices: []device.Device{{Address: gpu}}},
-			{Name: "nvidia.com/vf", Devices: []device.Device{{Address: nic}}},
-		}}).Switches,
+		Switches: switchesOf(tree,
+			published.Resource{Name: "nvidia.com/gpu", Devices: []device.Device{{Address: gpu}}},
+			published.Resource{Name: "nvidia.com/vf", Devices: []device.Device{{Address: nic}}}),
 	}
 	if len(spec.Switches) != 1 || spec.Switches[0].Alone {
 		t.Errorf("switches %+v, want one that makes pairs", spec.Switches)
@@ -77,9 +76,9 @@ func TestDMAFunctionOnAnotherNode(t *testing.T) {
 	}, []int{0, 1})
 	devices := []device.Device{{ID: "a", Address: nic}, {ID: "b", Address: gpu}}
 	for range 2 {
-		switches := publish.BuildSpec(publish.Facts{Tree: tree, Resources: []publish.Resource{
-			{Name: "first", Devices: devices[:1]}, {Name: "second", Devices: devices[1:]},
-		}}).Switches
+		switches := switchesOf(tree,
+			published.Resource{Name: "first", Devices: devices[:1]},
+			published.Resource{Name: "second", Devices: devices[1:]})
 		if len(switches) != 1 || switches[0].NUMA == nil || *switches[0].NUMA != 1 {
 			t.Errorf("switches of %v: %+v, want one on NUMA node 1", devices, switches)
 		}

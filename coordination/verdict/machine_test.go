@@ -38,7 +38,7 @@ func TestSameChoice(t *testing.T) {
 // world is a machine, and its publication.
 type world struct {
 	tree      *topology.Tree
-	resources []publish.Resource
+	resources []published.Resource
 	machine   *machine
 }
 
@@ -46,17 +46,16 @@ type world struct {
 // before the other.
 func load(t *testing.T, name string, vfs int, rails bool) *world {
 	t.Helper()
-	sys, tree := machines.Read(t, name, vfs)
-	w := &world{tree: tree}
-	w.resources = published.Resources(sys, w.tree, true)
+	_, tree := machines.Read(t, name, vfs)
+	w := &world{tree: tree, resources: published.Resources(tree, true)}
 	if rails {
 		w.split()
 	}
-	f := publish.Facts{Tree: w.tree, Resources: w.resources}
+	f := publish.Facts{Tree: w.tree, Resources: published.Announce(w.resources...)}
 	for _, n := range w.tree.NUMANodes() {
 		f.NUMANodes = append(f.NUMANodes, v1alpha1.NUMANode{Number: n})
 	}
-	spec := publish.BuildSpec(f)
+	spec := publish.BuildSpec(f, nil)
 	made, err := newMachine(&spec)
 	if err != nil {
 		t.Fatal(err)
@@ -69,8 +68,8 @@ func load(t *testing.T, name string, vfs int, rails bool) *world {
 func (w *world) split() {
 	last := len(w.resources) - 1
 	both := w.resources[last]
-	other := publish.Resource{Name: "tandem.dev/rail", Kind: both.Kind}
-	rest := publish.Resource{Name: both.Name, Kind: both.Kind}
+	other := published.Resource{Name: "tandem.dev/rail", Kind: both.Kind}
+	rest := published.Resource{Name: both.Name, Kind: both.Kind}
 	pfs := map[topology.Address]int{}
 	for _, d := range both.Devices {
 		vf, _ := w.tree.Device(d.Address)
@@ -151,6 +150,12 @@ func functions(tree *topology.Tree, c placement.Choice) string {
 	return strings.Join(names, " ")
 }
 
+// switchesOf returns the published switches of devices.
+func switchesOf(tree *topology.Tree, resources ...published.Resource) []v1alpha1.Switch {
+	f := publish.Facts{Tree: tree, Resources: published.Announce(resources...)}
+	return publish.BuildSpec(f, nil).Switches
+}
+
 // Redirecting bridges, links and degraded links survive the conversion.
 func TestOddities(t *testing.T) {
 	t.Parallel()
@@ -200,10 +205,11 @@ func TestOddities(t *testing.T) {
 	if len(m.links) != 1 || m.links[0].A != gpus[0].Address || m.links[0].Count != 2 {
 		t.Errorf("links %+v", m.links)
 	}
-	again := publish.BuildSpec(publish.Facts{Tree: m.tree, Resources: []publish.Resource{
-		{Name: "gpu", Devices: []device.Device{{Address: gpus[0].Address}, {Address: gpus[2].Address}}},
-		{Name: "vf", Devices: []device.Device{{Address: vfs[0].Address}}},
-	}}).Switches
+	again := switchesOf(m.tree,
+		published.Resource{Name: "gpu", Devices: []device.Device{
+			{ID: "0", Address: gpus[0].Address}, {ID: "2", Address: gpus[2].Address},
+		}},
+		published.Resource{Name: "vf", Devices: []device.Device{{Address: vfs[0].Address}}})
 	if len(again) != 1 || again[0].Path != spec.Switches[0].Path || len(again[0].Below) != 2 {
 		t.Errorf("again %+v", again)
 	}

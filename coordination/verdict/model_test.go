@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -31,7 +32,7 @@ func FuzzNode(f *testing.F) {
 		for i := range n.Resources {
 			n.Resources[i].Name = fmt.Sprintf("tandem.dev/%d", i) // in order, each once
 		}
-		text, err := json.Marshal(publish.BuildSpec(factsOf(&n)))
+		text, err := json.Marshal(specOf(&n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +55,7 @@ func TestNodeHasEachField(t *testing.T) {
 	var n model.Node
 	seed := []byte(strings.Repeat("\x03", 500))
 	fill(reflect.ValueOf(&n).Elem(), &seed)
-	text, err := json.Marshal(publish.BuildSpec(factsOf(&n)))
+	text, err := json.Marshal(specOf(&n))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,27 +77,29 @@ func TestNodeHasEachField(t *testing.T) {
 	zero("Node", reflect.ValueOf(n))
 }
 
-// factsOf returns the facts of a node, without the places of its devices.
-func factsOf(n *model.Node) publish.Facts {
+// specOf returns what a node publishes, without the places of its devices.
+func specOf(n *model.Node) v1alpha1.Spec {
 	f := publish.Facts{
-		Tree: topology.Assemble(nil, nil, nil), Kubelet: n.Kubelet, Alignment: n.Alignment,
+		Tree: topology.Assemble(nil, nil, nil), Spec: v1alpha1.Spec{Kubelet: n.Kubelet, Alignment: n.Alignment},
 	}
+	var announced []published.Resource
 	for _, node := range n.NUMANodes {
 		f.NUMANodes = append(f.NUMANodes, v1alpha1.NUMANode{Number: node.Number, Distances: node.Distances})
 	}
 	for _, r := range n.Resources {
-		announced := publish.Resource{Name: r.Name, Kind: device.GPU}
+		of := published.Resource{Name: r.Name, Kind: device.GPU}
 		if r.Kind == model.VF {
-			announced.Kind = device.VF
+			of.Kind = device.VF
 		}
 		for number, d := range r.Devices {
-			announced.Devices = append(announced.Devices, device.Device{
+			of.Devices = append(of.Devices, device.Device{
 				ID: strconv.Itoa(number), NUMA: d.NUMA, Healthy: d.Healthy, // less than ten
 			})
 		}
-		f.Resources = append(f.Resources, announced)
+		announced = append(announced, of)
 	}
-	return f
+	f.Resources = published.Announce(announced...)
+	return publish.BuildSpec(f, nil)
 }
 
 // fill fills a value from bytes, each of which decides one choice; without bytes it stays empty.

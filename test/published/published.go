@@ -4,15 +4,13 @@
 package published
 
 import (
-	"cmp"
 	"context"
-	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -29,9 +27,11 @@ const (
 var vendors = []uint16{0x1002, 0x10de}
 
 // Facts returns the facts of a recorded machine with vfsPerPF VFs on each NIC, and the assignments in a
-// kubelet's folder, "" for none. IDs are addresses; VFs have hints if hints is set.
+// kubelet's folder, "" for none. IDs are addresses; VFs have hints if hints is set. The functions change what
+// the plugins announce.
 func Facts(
 	machine string, vfsPerPF int, hints bool, kubeletDir string, policy v1alpha1.Kubelet,
+	change ...func(gpus, vfs *Resource),
 ) (publish.Facts, error) {
 	recorded, err := machines.Load(machine, vfsPerPF)
 	if err != nil {
@@ -54,13 +54,35 @@ func Facts(
 	reader := publish.NewReader(publish.Config{
 		Sys: sys, KubeletDir: kubeletDir, Configz: configz(policy), Log: slog.New(slog.DiscardHandler),
 	})
-	return reader.Read(context.Background(), tree, Resources(sys, tree, hints), holders.Sources{}), nil
+	resources := Resources(tree, hints)
+	for _, c := range change {
+		c(&resources[0], &resources[1])
+	}
+	announced := admission.Announced{Tree: tree, Resources: Announce(resources...)}
+	return reader.Read(context.Background(), announced), nil
+}
+
+// Resource is a resource as a plugin announces it.
+type Resource struct {
+	Name    string
+	Kind    device.Kind
+	Devices []device.Device
+	Links   []topology.Link
+}
+
+// Announce returns resources after their announcement, by name.
+func Announce(resources ...Resource) []*device.Resource {
+	set := device.Resources{}
+	for _, r := range resources {
+		set[r.Name] = device.NewResource(r.Name, r.Kind, r.Devices)
+		set[r.Name].Links, set[r.Name].Joined = r.Links, true
+	}
+	return set.All()
 }
 
 // Resources returns the GPUs and VFs of a machine as announced by plugins.
-func Resources(_ fs.FS, tree *topology.Tree, hints bool) []publish.Resource {
-	gpus := publish.Resource{Name: GPUs, Kind: device.GPU}
-	vfs := publish.Resource{Name: VFs, Kind: device.VF}
+func Resources(tree *topology.Tree, hints bool) []Resource {
+	gpus, vfs := Resource{Name: GPUs, Kind: device.GPU}, Resource{Name: VFs, Kind: device.VF}
 	for d := range tree.Devices() {
 		one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
 		switch {
@@ -73,7 +95,5 @@ func Resources(_ fs.FS, tree *topology.Tree, hints bool) []publish.Resource {
 			vfs.Devices = append(vfs.Devices, one)
 		}
 	}
-	return slices.SortedFunc(slices.Values([]publish.Resource{gpus, vfs}), func(a, b publish.Resource) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
+	return []Resource{gpus, vfs}
 }

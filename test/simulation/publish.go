@@ -37,10 +37,9 @@ func (b *board) Write(_ context.Context, f publish.Facts) (bool, error) {
 	if f.Unread != nil {
 		return false, f.Unread
 	}
-	spec := publish.BuildSpec(f)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.spec = &spec
+	b.spec = &f.Spec
 	return true, nil
 }
 

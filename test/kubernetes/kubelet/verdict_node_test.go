@@ -24,7 +24,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/publish"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -64,7 +66,7 @@ func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
 		t.Fatal(err)
 	}
 	for _, o := range w.offered {
-		must(t, n.node.Connect(t.Context(), n.plugin(o.name)))
+		must(t, n.node.Connect(t.Context(), n.plugin(o.Name)))
 		n.announce(&o)
 	}
 	return &judged{judgedNode: n, t: t, random: random, seen: n.seen}
@@ -129,16 +131,16 @@ func (n *judgedNode) plugin(resource string) node.Plugin {
 }
 
 // announce tells kubelet and coordinator of a resource's devices.
-func (n *judgedNode) announce(o *offered) {
+func (n *judgedNode) announce(o *published.Resource) {
 	var devices []*v1beta1.Device
-	for _, d := range o.all {
+	for _, d := range o.Devices {
 		devices = append(devices, node.Device(d.ID, d.Healthy, d.NUMA))
 	}
-	if err := n.coordinator.Announce(o.name, o.kind,
-		device.Announcement{Devices: o.all, Links: o.links}); err != nil {
+	if err := n.coordinator.Announce(o.Name, o.Kind,
+		device.Announcement{Devices: o.Devices, Links: o.Links}); err != nil {
 		n.t.Fatal(err)
 	}
-	n.node.Announce(o.name, devices)
+	n.node.Announce(o.Name, devices)
 }
 
 // sicken makes some devices ill and all others well.
@@ -146,36 +148,32 @@ func (n *judgedNode) sicken() {
 	for i := range n.world.offered {
 		o := &n.world.offered[i]
 		ill := n.random.IntN(2) * n.random.IntN(4)
-		for k := range o.all {
-			o.all[k].Healthy = true
+		for k := range o.Devices {
+			o.Devices[k].Healthy = true
 		}
 		for range ill {
-			o.all[n.random.IntN(len(o.all))].Healthy = false
+			o.Devices[n.random.IntN(len(o.Devices))].Healthy = false
 		}
 		n.announce(o)
 	}
 }
 
-// facts are what the node would publish.
-func (n *judgedNode) facts() publish.Facts {
+// published returns what the node would publish.
+func (n *judgedNode) published() *v1alpha1.NodeTopology {
 	f := publish.Facts{
-		Tree: n.world.tree, Kubelet: n.world.kubelet, Devices: map[string]kubelet.Devices{},
+		Tree: n.world.tree, Resources: published.Announce(n.world.offered...), NUMANodes: n.world.numaNodes(),
+		Spec: v1alpha1.Spec{Kubelet: n.world.kubelet},
 	}
-	for _, o := range n.world.offered {
-		f.Resources = append(f.Resources, publish.Resource{
-			Name: o.name, Kind: o.kind, Devices: slices.Clone(o.all), Links: o.links,
-		})
-	}
-	f.NUMANodes = n.world.numaNodes()
 	n.managed(&f)
+	held := map[string]kubelet.Devices{}
 	for _, pod := range n.admitted {
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 			if devices := n.node.Devices(pod, c.Name); len(devices) > 0 {
-				f.Devices[string(pod.UID)+"/"+c.Name] = devices
+				held[string(pod.UID)+"/"+c.Name] = devices
 			}
 		}
 	}
-	return f
+	return &v1alpha1.NodeTopology{Spec: publish.BuildSpec(f, held)}
 }
 
 // admit has the kubelet admit a pod.
@@ -314,17 +312,17 @@ func wishOf(c *v1.Container) map[string]int {
 }
 
 // free is how many healthy devices nobody has.
-func (n *judgedNode) free(o *offered) int {
+func (n *judgedNode) free(o *published.Resource) int {
 	taken := map[string]bool{}
 	for _, pod := range n.admitted {
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-			for _, id := range n.node.Devices(pod, c.Name)[o.name] {
+			for _, id := range n.node.Devices(pod, c.Name)[o.Name] {
 				taken[id] = true
 			}
 		}
 	}
 	free := 0
-	for _, d := range o.all {
+	for _, d := range o.Devices {
 		if d.Healthy && !taken[d.ID] {
 			free++
 		}
@@ -337,7 +335,7 @@ func (n *judgedNode) fullness() float64 {
 	full := n.crowding()
 	for i := range n.world.offered {
 		o := &n.world.offered[i]
-		full = max(full, 1-float64(n.free(o))/float64(len(o.all)))
+		full = max(full, 1-float64(n.free(o))/float64(len(o.Devices)))
 	}
 	return full
 }

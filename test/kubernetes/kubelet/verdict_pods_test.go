@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -56,7 +57,7 @@ func (n *judgedNode) randomContainer(name string, share int) v1.Container {
 			count = min(pairs, most)
 		}
 		if count > 0 || n.random.IntN(20) == 0 {
-			limits[v1.ResourceName(o.name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
+			limits[v1.ResourceName(o.Name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
 		}
 	}
 	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: limits, Requests: limits}}
@@ -66,8 +67,8 @@ func (n *judgedNode) randomContainer(name string, share int) v1.Container {
 func (n *judgedNode) numbers(devices map[string][]string) map[string][]int {
 	numbers := map[string][]int{}
 	for name, ids := range devices {
-		i := slices.IndexFunc(n.world.offered, func(o offered) bool { return o.name == name })
-		sorted := slices.SortedFunc(slices.Values(n.world.offered[i].all), device.Compare)
+		i := slices.IndexFunc(n.world.offered, func(o published.Resource) bool { return o.Name == name })
+		sorted := slices.SortedFunc(slices.Values(n.world.offered[i].Devices), device.Compare)
 		for number, d := range sorted {
 			if slices.Contains(ids, d.ID) {
 				numbers[name] = append(numbers[name], number)
@@ -81,13 +82,13 @@ func (n *judgedNode) numbers(devices map[string][]string) map[string][]int {
 func (n *judgedNode) pairs(devices map[string][]string) int {
 	on := map[string]*[2]int{}
 	for _, o := range n.world.offered {
-		for _, d := range o.all {
+		for _, d := range o.Devices {
 			at := n.world.tree.Switch(d.Address)
-			if slices.Contains(devices[o.name], d.ID) && topology.IsSwitch(at) {
+			if slices.Contains(devices[o.Name], d.ID) && topology.IsSwitch(at) {
 				if on[at] == nil {
 					on[at] = &[2]int{}
 				}
-				if o.kind == device.GPU {
+				if o.Kind == device.GPU {
 					on[at][0]++
 				} else {
 					on[at][1]++
@@ -115,8 +116,8 @@ func (n *judgedNode) certain() bool {
 	if k.TopologyManagerPolicy != "restricted" && k.TopologyManagerPolicy != "single-numa-node" {
 		return false
 	}
-	unhinted := slices.ContainsFunc(n.world.offered, func(o offered) bool {
-		return !slices.ContainsFunc(o.all, func(d device.Device) bool { return d.NUMA != topology.NUMANode{} })
+	unhinted := slices.ContainsFunc(n.world.offered, func(o published.Resource) bool {
+		return !slices.ContainsFunc(o.Devices, func(d device.Device) bool { return d.NUMA != topology.NUMANode{} })
 	})
 	foreseen := k.TopologyManagerScope != "pod" && !n.world.hasMemory()
 	return (!unhinted || foreseen) && !slices.ContainsFunc(n.admitted, n.leaves)

@@ -19,7 +19,6 @@ import (
 	features "k8s.io/apiserver/pkg/util/feature"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem-scheduler/managers"
-	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
@@ -114,7 +113,7 @@ func (j *judged) step(name string) {
 
 // judge compares what is told of a pod with what becomes of it.
 func (j *judged) judge(pod *v1.Pod) {
-	published := &v1alpha1.NodeTopology{Spec: publish.BuildSpec(j.facts())}
+	published := j.published()
 	state := j.state(published)
 	asked := state.Ask(pod)
 	told := state.Admit(pod)

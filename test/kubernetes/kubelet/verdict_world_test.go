@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
@@ -21,19 +22,11 @@ type judgedWorld struct {
 	name    string
 	tree    *topology.Tree
 	numa    []node.NUMA
-	offered []offered
+	offered []published.Resource
 	kubelet v1alpha1.Kubelet
 }
 
 func (w *judgedWorld) String() string { return w.name }
-
-// offered is a resource of the node.
-type offered struct {
-	name  string
-	kind  device.Kind
-	all   []device.Device
-	links []topology.Link
-}
 
 // The resources that pods ask for: NICs can be in two pools.
 const (
@@ -90,8 +83,8 @@ func randomJudgedWorld(t *testing.T, random *rand.Rand) *judgedWorld {
 
 // offerFunctions makes resources of the machine's functions.
 func (w *judgedWorld) offerFunctions(random *rand.Rand, is func(*topology.Device) (gpu, vf bool)) {
-	gpus := offered{name: judgedGPUs, kind: device.GPU}
-	pools := []offered{{name: judgedVFs, kind: device.VF}, {name: judgedRail, kind: device.VF}}
+	gpus := published.Resource{Name: judgedGPUs, Kind: device.GPU}
+	pools := []published.Resource{{Name: judgedVFs, Kind: device.VF}, {Name: judgedRail, Kind: device.VF}}
 	partitions := []int{1, 1, 1, 2}[random.IntN(4)]
 	split, hinted := random.IntN(3), [2]bool{random.IntN(2) == 0, random.IntN(2) == 0}
 	pfs := map[topology.Address]int{}
@@ -100,11 +93,11 @@ func (w *judgedWorld) offerFunctions(random *rand.Rand, is func(*topology.Device
 		one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
 		switch {
 		case gpu && partitions == 1:
-			gpus.all = append(gpus.all, one)
+			gpus.Devices = append(gpus.Devices, one)
 		case gpu:
 			for i := range partitions {
 				one.ID = fmt.Sprintf("%s-%d", d.Address, i)
-				gpus.all = append(gpus.all, one)
+				gpus.Devices = append(gpus.Devices, one)
 			}
 		case vf:
 			pf := d.Function()
@@ -118,19 +111,19 @@ func (w *judgedWorld) offerFunctions(random *rand.Rand, is func(*topology.Device
 			if !hinted[pool] {
 				one.NUMA = topology.NUMANode{}
 			}
-			pools[pool].all = append(pools[pool].all, one)
+			pools[pool].Devices = append(pools[pool].Devices, one)
 		}
 	}
 	if random.IntN(2) == 0 {
-		for i := range gpus.all[1:] { // a chain: the next card is near
-			a, b := gpus.all[i].Address, gpus.all[i+1].Address
+		for i := range gpus.Devices[1:] { // a chain: the next card is near
+			a, b := gpus.Devices[i].Address, gpus.Devices[i+1].Address
 			if a != b {
-				gpus.links = append(gpus.links, topology.Link{A: a, B: b, Type: topology.XGMI, Hops: 1, Count: 1})
+				gpus.Links = append(gpus.Links, topology.Link{A: a, B: b, Type: topology.XGMI, Hops: 1, Count: 1})
 			}
 		}
 	}
-	for _, o := range append([]offered{gpus}, pools...) {
-		if len(o.all) > 0 {
+	for _, o := range append([]published.Resource{gpus}, pools...) {
+		if len(o.Devices) > 0 {
 			w.offered = append(w.offered, o)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -39,7 +38,7 @@ func newZones(vfs int) (*zones, error) {
 		return nil, err
 	}
 	same := func(a, b v1alpha1.Resource) bool { return a.Name == b.Name && maps.Equal(a.Hints, b.Hints) }
-	if !slices.EqualFunc(publish.BuildSpec(f).Resources, server.Topology("", vfs, true).Spec.Resources, same) {
+	if !slices.EqualFunc(f.Spec.Resources, server.Topology("", vfs, true).Spec.Resources, same) {
 		return nil, fmt.Errorf("%s is not as a server with %d VFs for each NIC", twin, vfs)
 	}
 	for i := range f.NUMANodes {
@@ -54,12 +53,7 @@ func (z *zones) write(ctx context.Context, a *api, node string, held []v1alpha1.
 		return nil
 	}
 	f := z.empty
-	f.Devices = map[string]kubelet.Devices{}
-	for _, pod := range held {
-		for _, c := range pod.Containers {
-			f.Devices[pod.UID+"/"+c.Name] = z.ids(c.Devices)
-		}
-	}
+	f.Spec.Held = held
 	return ApplyZones(ctx, a.rest, node, publish.BuildZones(f))
 }
 
@@ -86,14 +80,4 @@ func (z *zones) report(a *api, n *node) {
 	}
 	held := n.report()
 	a.later(n.name, func(ctx context.Context) error { return z.write(ctx, a, n.name, held) })
-}
-
-func (z *zones) ids(devices map[string]v1alpha1.Set) map[string][]string {
-	ids := map[string][]string{}
-	for _, r := range z.empty.Resources {
-		for _, number := range devices[r.Name].Numbers() {
-			ids[r.Name] = append(ids[r.Name], r.Devices[number].ID)
-		}
-	}
-	return ids
 }

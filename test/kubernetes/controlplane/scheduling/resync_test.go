@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
@@ -81,15 +80,14 @@ func newZoned(t *testing.T, client kubernetes.Interface) *zoned {
 func (n *zoned) publish() {
 	n.t.Helper()
 	f := n.empty
-	f.Devices, f.Exclusive = map[string]kubelet.Devices{}, n.came
+	f.Spec.Held, f.Exclusive = nil, n.came
 	for pod, numbers := range n.runs {
-		held := map[string][]string{}
+		devices := map[string]v1alpha1.Set{}
 		for _, r := range f.Resources {
-			for _, number := range numbers {
-				held[r.Name] = append(held[r.Name], r.Devices[number].ID)
-			}
+			devices[r.Name] = v1alpha1.SetOf(numbers...)
 		}
-		f.Devices[pod+"/app"] = held
+		f.Spec.Held = append(f.Spec.Held,
+			v1alpha1.Held{UID: pod, Containers: []v1alpha1.Container{{Name: "app", Devices: devices}}})
 	}
 	n.version++
 	zones := publish.BuildZones(f)

@@ -13,15 +13,17 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
+	"github.com/tandem-k8s/tandem/test/published"
 )
 
 // foretell returns the scheduler's verdict on a pod.
 func (r *real) foretell(pod *v1.Pod) (verdict.Verdict, error) {
 	w := r.world
-	f := publish.Facts{Tree: w.tree, Resources: w.resources, Kubelet: v1alpha1.Kubelet{
+	f := publish.Facts{Tree: w.tree, Resources: published.Announce(w.resources...)}
+	f.Spec.Kubelet = v1alpha1.Kubelet{
 		TopologyManagerPolicy: w.policy, TopologyManagerScope: w.scope, TopologyManagerPolicyOptions: w.options(),
 		CPUManagerPolicy: "none", MemoryManagerPolicy: "None",
-	}}
+	}
 	for _, n := range w.numa {
 		described := v1alpha1.NUMANode{Number: n.ID}
 		for _, d := range n.Distances {
@@ -29,13 +31,13 @@ func (r *real) foretell(pod *v1.Pod) (verdict.Verdict, error) {
 		}
 		f.NUMANodes = append(f.NUMANodes, described)
 	}
-	f.Devices = map[string]kubelet.Devices{}
+	held := map[string]kubelet.Devices{}
 	for _, pod := range r.admitted {
 		for _, c := range containersOf(pod) {
-			f.Devices[string(pod.UID)+"/"+c.Name] = r.node.Devices(pod, c.Name)
+			held[string(pod.UID)+"/"+c.Name] = r.node.Devices(pod, c.Name)
 		}
 	}
-	n, err := verdict.New(&v1alpha1.NodeTopology{Spec: publish.BuildSpec(f)}, nil)
+	n, err := verdict.New(&v1alpha1.NodeTopology{Spec: publish.BuildSpec(f, held)}, nil)
 	if err != nil {
 		return verdict.Verdict{}, err
 	}

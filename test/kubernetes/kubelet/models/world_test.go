@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
@@ -44,7 +44,7 @@ type world struct {
 	layout
 	numa      []node.NUMA
 	tree      *topology.Tree
-	resources []publish.Resource
+	resources []published.Resource
 }
 
 func (w *world) String() string { return fmt.Sprintf("%+v", w.layout) }
@@ -189,9 +189,9 @@ func recorded(t *testing.T, random *rand.Rand) *world {
 }
 
 // resourcesOf returns the resources of devices, as their plugins announce them.
-func resourcesOf(devices map[string][]device.Device) (resources []publish.Resource) {
+func resourcesOf(devices map[string][]device.Device) (resources []published.Resource) {
 	for _, name := range slices.Sorted(maps.Keys(devices)) {
-		r := publish.Resource{Name: name, Kind: device.VF, Devices: devices[name]}
+		r := published.Resource{Name: name, Kind: device.VF, Devices: devices[name]}
 		if name == gpus {
 			r.Kind = device.GPU
 		}
