@@ -44,14 +44,8 @@ func newOneGPU(t *testing.T, settings string) *oneGPU {
 	n := &oneGPU{T: t}
 	n.dir, n.reader, n.log = kubeletOf(t, nil)
 	write(t, filepath.Join(n.dir, "config.yaml"), header+settings)
-	address, err := topology.ParseAddress(gpuID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n.tree, err = topology.Read(empty()); err != nil {
-		t.Fatal(err)
-	}
-	n.gpu = device.Device{ID: gpuID, Address: address, NUMA: topology.Node(0), Healthy: true}
+	n.tree = topology.Assemble(nil, nil, nil)
+	n.gpu = device.Device{ID: gpuID, Address: topology.Address{Bus: 0x11}, NUMA: topology.Node(0), Healthy: true}
 	return n
 }
 

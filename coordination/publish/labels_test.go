@@ -31,9 +31,7 @@ func labelsOf(t *testing.T, f publish.Facts, targets ...string) map[string]strin
 func TestLabels(t *testing.T) {
 	f := read(t, "oci-mi300x-derived", 2, false, "", published.Restricted, func(gpus, _ *published.Resource) {
 		gpus.Devices[0].Healthy = false // changes must not matter
-		gpus.Links = []topology.Link{
-			{A: gpus.Devices[0].Address, B: gpus.Devices[1].Address, Type: topology.XGMI},
-		}
+		gpus.Links = []topology.Link{{A: gpus.Devices[0].Address, B: gpus.Devices[1].Address, Type: topology.XGMI}}
 	})
 	f.Enforced = true
 	for _, c := range []struct {

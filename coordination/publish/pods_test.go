@@ -34,10 +34,7 @@ func tell(pods []corev1.Pod, err error, each func(*corev1.Pod)) error {
 // TestGone: a pod of the checkpoint holds nothing if the kubelet lists it as ended, or no longer, and none of
 // its containers runs. Without the kubelet's list no pod is gone.
 func TestGone(t *testing.T) {
-	tree, err := topology.Read(empty())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := topology.Assemble(nil, nil, nil)
 	dir := t.TempDir()
 	var list []corev1.Pod
 	var listErr error
@@ -78,10 +75,7 @@ func TestGone(t *testing.T) {
 
 // TestExclusive: a pod with exclusive resources counts from its start until it is gone.
 func TestExclusive(t *testing.T) {
-	tree, err := topology.Read(empty())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := topology.Assemble(nil, nil, nil)
 	started := corev1.PodStatus{Phase: corev1.PodRunning}
 	guaranteed := started
 	guaranteed.QOSClass = corev1.PodQOSGuaranteed

@@ -81,11 +81,7 @@ func kubeletOf(
 
 func policy(t *testing.T, r *publish.Reader) v1alpha1.Kubelet {
 	t.Helper()
-	tree, err := topology.Read(empty())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Read(t.Context(), admission.Announced{Tree: tree}).Spec.Kubelet
+	return r.Read(t.Context(), admission.Announced{Tree: topology.Assemble(nil, nil, nil)}).Spec.Kubelet
 }
 
 // TestFiles: drop-ins override the configuration, in the order of their names, and unset values are the

@@ -45,11 +45,12 @@ func TestC2C(t *testing.T) {
 	if len(spec.Switches) != 1 || spec.Switches[0].Alone {
 		t.Errorf("switches %+v, want one that makes pairs", spec.Switches)
 	}
-	m, err := newMachine(&spec)
+	m, err := newShape(&spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := m.tree.Distance(m.devices[0][0].Address, m.devices[1][0].Address).Level; got != topology.C2C {
+	got := m.tree.Distance(devicesOf(m, 0)[0].Address, devicesOf(m, 1)[0].Address).Level
+	if got != topology.C2C {
 		t.Errorf("in the scheduler: %s", got)
 	}
 }

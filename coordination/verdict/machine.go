@@ -8,64 +8,88 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// machine has a node's devices at their places. A machine is immutable and may be shared.
+// shape is the part of a node that neither pods nor the health of devices change: the devices at their
+// places. A shape is immutable and may be shared.
 //
 // The tree contains only the devices and the bridges that they share. Placement depends on nothing else, so
 // this tree and the node's own give equal results, as the test shows on recorded machines. The object has the
 // addresses of PFs only. VFs get addresses after those of the PFs of their bus, PF by PF and in numerical
 // order, like real devices (PCI Express Base Specification, "VF Offset" and "VF Stride").
-type machine struct {
-	tree  *topology.Tree
-	links []topology.Link
-	// devices are the devices of the object's resources, in the object's order, each by its number. The ID is
-	// the name of the resource and the number, "amd.com/gpu/3".
-	devices [][]placement.Device
-	// switches has, for each device, an index in the object's switches; -1 for a device without a switch.
-	switches [][]int
+type shape struct {
+	// devices are the devices of the object's resources, in the object's order. The ID is the name of the
+	// resource and the number, "amd.com/gpu/3".
+	devices  *devicemanager.Devices
+	tree     *topology.Tree
+	links    []topology.Link
+	switches devicemanager.Switches // with same-switch pairs
 }
 
-// newMachine converts a published object, which must be valid (Spec.Validate). It returns an error that names
-// the value if a set, path or address is malformed, or names a missing device.
-func newMachine(spec *v1alpha1.Spec) (*machine, error) {
+// newShape reads a published object, which must be valid (Spec.Validate). It returns an error that names the
+// value if a kind, hint, set, path or address is malformed, or names a missing device.
+func newShape(spec *v1alpha1.Spec) (*shape, error) {
 	b := &builder{spec: spec, byAddress: map[topology.Address]*topology.Device{}, cards: map[string]bool{}}
-	m := &machine{}
-	for i := range spec.Resources {
-		m.switches = append(m.switches, slices.Repeat([]int{-1}, spec.Resources[i].Devices))
-	}
 	var err error
-	b.spots, err = readSpots(spec, m.switches)
+	b.spots, err = readSpots(spec)
 	if err != nil {
 		return nil, err
 	}
+	var resources []model.Resource
 	for i := range spec.Resources {
-		devices, err := b.addResource(i)
+		r, err := readResource(&spec.Resources[i])
+		if err == nil {
+			err = b.addResource(i, r.Devices)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", spec.Resources[i].Name, err)
 		}
-		m.devices = append(m.devices, devices)
+		resources = append(resources, r)
 	}
 	var nodes []int
 	for _, n := range spec.NUMANodes {
 		nodes = append(nodes, n.Number)
 	}
-	m.tree = topology.Assemble(b.functions, b.at, nodes)
-	m.links, err = readLinks(spec, m.devices)
-	return m, err
+	s := &shape{devices: devicemanager.NewDevices(resources), tree: topology.Assemble(b.functions, b.at, nodes)}
+	s.switches = b.findSwitches(s.devices)
+	s.links, err = readLinks(spec, resources)
+	return s, err
+}
+
+// findSwitches returns the switches with same-switch pairs.
+func (b *builder) findSwitches(devices *devicemanager.Devices) devicemanager.Switches {
+	all := make(devicemanager.Switches, len(b.spec.Switches))
+	for i := range all {
+		all[i] = [2]devicemanager.Set{devices.NewSet(), devices.NewSet()}
+	}
+	for i, r := range devices.Resources {
+		for number, spot := range b.spots[i] {
+			if spot.at >= 0 {
+				all[spot.at][r.Kind].Insert(r.First + number)
+			}
+		}
+	}
+	var switches devicemanager.Switches
+	for i, on := range all {
+		if !b.spec.Switches[i].Alone && on[model.GPU].Len() > 0 && on[model.VF].Len() > 0 {
+			switches = append(switches, on)
+		}
+	}
+	return switches
 }
 
 // readLinks returns the object's links between GPUs.
-func readLinks(spec *v1alpha1.Spec, devices [][]placement.Device) ([]topology.Link, error) {
+func readLinks(spec *v1alpha1.Spec, resources []model.Resource) ([]topology.Link, error) {
 	byID := map[string]topology.Address{}
 	if len(spec.Links) == 0 {
 		return nil, nil
 	}
-	for _, list := range devices {
-		for _, d := range list {
+	for _, r := range resources {
+		for _, d := range r.Devices {
 			byID[d.ID] = d.Address
 		}
 	}
@@ -83,16 +107,16 @@ func readLinks(spec *v1alpha1.Spec, devices [][]placement.Device) ([]topology.Li
 
 // spotOf is the position of a device.
 type spotOf struct {
-	at         int // index of the switch, for invented addresses of devices
+	at         int // index of the switch; -1 for a device without a switch
 	place      topology.Place
 	redirected int
 }
 
-// readSpots returns the positions of each resource's devices, and stores their switches.
-func readSpots(spec *v1alpha1.Spec, switches [][]int) ([][]spotOf, error) {
+// readSpots returns the positions of each resource's devices.
+func readSpots(spec *v1alpha1.Spec) ([][]spotOf, error) {
 	spots := make([][]spotOf, len(spec.Resources))
 	for i, r := range spec.Resources {
-		spots[i] = make([]spotOf, r.Devices)
+		spots[i] = slices.Repeat([]spotOf{{at: -1}}, r.Devices)
 	}
 	put := func(s spotOf, devices map[string]v1alpha1.Set) error {
 		for i, r := range spec.Resources {
@@ -101,7 +125,7 @@ func readSpots(spec *v1alpha1.Spec, switches [][]int) ([][]spotOf, error) {
 				return fmt.Errorf("read %s of switch %s: %w", r.Name, spec.Switches[s.at].Name, err)
 			}
 			for _, device := range list {
-				spots[i][device], switches[i][device] = s, s.at
+				spots[i][device] = s
 			}
 		}
 		return nil
@@ -187,35 +211,34 @@ type builder struct {
 	taken     map[topology.Address]bool // addresses in the object, and those assigned to VFs
 }
 
-// addResource creates the functions of a resource's devices.
-func (b *builder) addResource(i int) ([]placement.Device, error) {
+// addResource creates the functions of a resource's devices, and places the devices there.
+func (b *builder) addResource(i int, devices []model.Device) error {
 	r := &b.spec.Resources[i]
 	functions, err := functionsOf(r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(r.Addresses) != 0 && len(r.Addresses) != len(functions) {
-		return nil, fmt.Errorf("%d addresses of %d functions", len(r.Addresses), len(functions))
+		return fmt.Errorf("%d addresses of %d functions", len(r.Addresses), len(functions))
 	}
 	degraded, err := numbersBelow(r.Degraded, len(functions))
 	if err != nil {
-		return nil, fmt.Errorf("read degraded functions: %w", err)
+		return fmt.Errorf("read degraded functions: %w", err)
 	}
 	slow := map[int]bool{}
 	for _, f := range degraded {
 		slow[f] = true
 	}
-	devices := make([]placement.Device, r.Devices)
 	for f, members := range functions {
 		if len(members) == 0 {
 			continue
 		}
 		spot := b.spots[i][members[0]]
-		address := unnamedOf(spot.at, i, f)
+		address := unnamedOf(max(spot.at, 0), i, f)
 		if len(r.Addresses) > 0 {
 			address, err = topology.ParseAddress(r.Addresses[f])
 			if err != nil {
-				return nil, err
+				return err
 			}
 		}
 		function := b.functionAt(address, r.Kind, spot)
@@ -223,13 +246,13 @@ func (b *builder) addResource(i int) ([]placement.Device, error) {
 			function.PCIe = topology.PCIeLink{Width: 1, MaxWidth: 2}
 		}
 		for _, n := range members {
-			devices[n] = placement.Device{ID: fmt.Sprintf("%s/%d", r.Name, n), Address: address}
+			devices[n].ID, devices[n].Address = fmt.Sprintf("%s/%d", r.Name, n), address
 			if r.Kind == v1alpha1.VF {
 				devices[n].Address = b.addVF(function, spot)
 			}
 		}
 	}
-	return devices, nil
+	return nil
 }
 
 // unnamedOf returns the address of a function without an address in the object, from the indices of its

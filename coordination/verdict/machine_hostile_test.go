@@ -34,7 +34,7 @@ func TestFunctionsOverlap(t *testing.T) {
 		"device 4 of 4":      {"0-4"},
 	} {
 		vfs := v1alpha1.Resource{Devices: 4, Functions: functions}
-		_, err := newMachine(spec(v1alpha1.Resource{Devices: 1}, vfs))
+		_, err := newShape(spec(v1alpha1.Resource{Devices: 1}, vfs))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("functions %v: %v, want %q", functions, err, want)
 		}
@@ -46,13 +46,13 @@ func TestUnnamedFunctions(t *testing.T) {
 	t.Parallel()
 	s := spec(v1alpha1.Resource{Devices: 600}, v1alpha1.Resource{Devices: 400})
 	s.Resources[1].Kind = v1alpha1.GPU
-	m, err := newMachine(s)
+	m, err := newShape(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[topology.Address]string{}
-	for _, devices := range m.devices {
-		for _, d := range devices {
+	for i := range s.Resources {
+		for _, d := range devicesOf(m, i) {
 			if seen[d.Address] != "" {
 				t.Fatalf("%s and %s have address %s", seen[d.Address], d.ID, d.Address)
 			}
@@ -68,16 +68,16 @@ func TestSharedFunction(t *testing.T) {
 	vfs := v1alpha1.Resource{
 		Devices: 2000, Functions: []v1alpha1.Set{"0-1999"}, Addresses: []string{"0000:0c:00.0"},
 	}
-	m, err := newMachine(spec(gpus, vfs))
+	m, err := newShape(spec(gpus, vfs))
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpu, _ := m.tree.Device(m.devices[0][0].Address)
+	gpu, _ := m.tree.Device(devicesOf(m, 0)[0].Address)
 	if gpu == nil || gpu.IsVF() {
 		t.Errorf("the GPU is %+v", gpu)
 	}
 	seen := map[topology.Address]bool{}
-	for _, d := range m.devices[1] {
+	for _, d := range devicesOf(m, 1) {
 		vf, _ := m.tree.Device(d.Address)
 		if seen[d.Address] || vf == nil || vf.Function() != (topology.Address{Bus: 0x0c}) {
 			t.Fatalf("%s at %s is %+v", d.ID, d.Address, vf)

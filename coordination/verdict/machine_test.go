@@ -39,7 +39,7 @@ func TestSameChoice(t *testing.T) {
 type world struct {
 	tree      *topology.Tree
 	resources []published.Resource
-	machine   *machine
+	machine   *shape
 }
 
 // load reads a recorded machine. With rails every second PF has a resource of its own, whose name sorts
@@ -56,7 +56,7 @@ func load(t *testing.T, name string, vfs int, rails bool) *world {
 		f.NUMANodes = append(f.NUMANodes, v1alpha1.NUMANode{Number: n})
 	}
 	spec := publish.BuildSpec(f, nil)
-	made, err := newMachine(&spec)
+	made, err := newShape(&spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,10 +91,11 @@ func (w *world) compare(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	var requests [2]placement.Request
 	for i, r := range w.resources {
+		made := devicesOf(w.machine, i)
 		var halves [2]placement.Half
 		var taken [2][]placement.Device
 		for n, d := range r.Devices {
-			both := [2]placement.Device{d.Placed(), w.machine.devices[i][n]}
+			both := [2]placement.Device{d.Placed(), made[n]}
 			gone := random.IntN(3) == 0
 			for k := range both {
 				if gone {
@@ -150,6 +151,11 @@ func functions(tree *topology.Tree, c placement.Choice) string {
 	return strings.Join(names, " ")
 }
 
+// devicesOf returns the devices of a resource by number.
+func devicesOf(s *shape, resource int) []placement.Device {
+	return s.devices.Devices(s.devices.Resources[resource].All)
+}
+
 // switchesOf returns the published switches of devices.
 func switchesOf(tree *topology.Tree, resources ...published.Resource) []v1alpha1.Switch {
 	f := publish.Facts{Tree: tree, Resources: published.Announce(resources...)}
@@ -178,11 +184,11 @@ func TestOddities(t *testing.T) {
 		Links:     []v1alpha1.Link{{A: "gpu/0", B: "gpu/2", Type: "XGMI", Hops: 1, Count: 2}},
 		NUMANodes: []v1alpha1.NUMANode{{Number: 0}, {Number: 1}},
 	}
-	m, err := newMachine(&spec)
+	m, err := newShape(&spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpus, vfs := m.devices[0], m.devices[1]
+	gpus, vfs := devicesOf(m, 0), devicesOf(m, 1)
 	var redirected []int
 	for _, d := range gpus {
 		redirected = append(redirected, m.tree.Redirected(d.Address))
@@ -236,7 +242,7 @@ func TestContradictions(t *testing.T) {
 			}},
 		}
 		spoil(&spec)
-		if _, err := newMachine(&spec); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newShape(&spec); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
@@ -21,13 +22,41 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
+// modelNode is what predictions read of a published node, without the places and holders of its devices.
+type modelNode struct {
+	Kubelet   model.Kubelet
+	NUMANodes []model.NUMANode
+	Alignment model.Alignment
+	Resources []model.Resource // by name
+}
+
+// modelOf reads a published node as predictions do.
+func modelOf(spec *v1alpha1.Spec) (n modelNode, err error) {
+	n = modelNode{Kubelet: spec.Kubelet, NUMANodes: numaNodes(spec), Alignment: spec.Alignment}
+	for i := range spec.Resources {
+		r, err := readResource(&spec.Resources[i])
+		if err != nil {
+			return n, err
+		}
+		n.Resources = append(n.Resources, r)
+	}
+	devices := devicemanager.NewDevices(n.Resources)
+	healthy, err := readHealthy(spec, devices)
+	for i, r := range devices.Resources {
+		for number := range r.Count {
+			n.Resources[i].Devices[number].Healthy = healthy.Has(r.First + number)
+		}
+	}
+	return n, err
+}
+
 // FuzzNode: what a node publishes is all that predictions read of it. The values are made by reflection, so
 // that a new field of the model is in the test from the start.
 func FuzzNode(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte(strings.Repeat("\x03a\x01\x07\x02", 60)))
 	f.Fuzz(func(t *testing.T, seed []byte) {
-		var n model.Node
+		var n modelNode
 		fill(reflect.ValueOf(&n).Elem(), &seed)
 		for i := range n.Resources {
 			n.Resources[i].Name = fmt.Sprintf("tandem.dev/%d", i) // in order, each once
@@ -44,7 +73,7 @@ func FuzzNode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(&n, read, cmp.AllowUnexported(topology.NUMANode{})); diff != "" {
+		if diff := cmp.Diff(n, read, cmp.AllowUnexported(topology.NUMANode{})); diff != "" {
 			t.Errorf("the node, and the same from its object:\n%s", diff)
 		}
 	})
@@ -52,7 +81,7 @@ func FuzzNode(f *testing.F) {
 
 // TestNodeHasEachField: the fuzzed values reach each field.
 func TestNodeHasEachField(t *testing.T) {
-	var n model.Node
+	var n modelNode
 	seed := []byte(strings.Repeat("\x03", 500))
 	fill(reflect.ValueOf(&n).Elem(), &seed)
 	text, err := json.Marshal(specOf(&n))
@@ -78,19 +107,15 @@ func TestNodeHasEachField(t *testing.T) {
 }
 
 // specOf returns what a node publishes, without the places of its devices.
-func specOf(n *model.Node) v1alpha1.Spec {
-	f := publish.Facts{
-		Tree: topology.Assemble(nil, nil, nil), Spec: v1alpha1.Spec{Kubelet: n.Kubelet, Alignment: n.Alignment},
-	}
+func specOf(n *modelNode) v1alpha1.Spec {
+	f := publish.Facts{Tree: topology.Assemble(nil, nil, nil)}
+	f.Spec.Kubelet, f.Spec.Alignment = n.Kubelet, n.Alignment
 	var announced []published.Resource
 	for _, node := range n.NUMANodes {
 		f.NUMANodes = append(f.NUMANodes, v1alpha1.NUMANode{Number: node.Number, Distances: node.Distances})
 	}
 	for _, r := range n.Resources {
-		of := published.Resource{Name: r.Name, Kind: device.GPU}
-		if r.Kind == model.VF {
-			of.Kind = device.VF
-		}
+		of := published.Resource{Name: r.Name, Kind: device.Kind(kinds[r.Kind])}
 		for number, d := range r.Devices {
 			of.Devices = append(of.Devices, device.Device{
 				ID: strconv.Itoa(number), NUMA: d.NUMA, Healthy: d.Healthy, // less than ten

@@ -68,29 +68,20 @@ func (s *Shapes) readNode(topology *v1alpha1.NodeTopology, managers Managers) (*
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	published, err := modelOf(spec)
+	found, err := s.shapeOf(spec)
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.shapeOf(spec, published)
+	n := &Node{shape: found, name: topology.Name, object: spec.Held, managers: managers}
+	n.healthy, err = readHealthy(spec, found.devices)
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{
-		shape: found, name: topology.Name, object: spec.Held, managers: managers, healthy: found.devices.NewSet(),
-	}
-	for i, r := range published.Resources {
-		for number, d := range r.Devices {
-			if d.Healthy {
-				n.healthy.Insert(found.devices.Resources[i].First + number)
-			}
-		}
-	}
-	n.alignment, err = intent.PublishedPolicy(published.Alignment)
+	n.alignment, err = intent.PublishedPolicy(spec.Alignment)
 	if err != nil {
 		return nil, err
 	}
-	n.kubelet, n.unknown = published.Kubelet.TopologyManager(published.NUMANodes)
+	n.kubelet, n.unknown = spec.Kubelet.TopologyManager(numaNodes(spec))
 	if n.unknown != nil {
 		n.kubelet = model.TopologyManager{Rule: model.Rule{Policy: model.PolicyNone}}
 	}
@@ -106,40 +97,38 @@ func (s *Shapes) readNode(topology *v1alpha1.NodeTopology, managers Managers) (*
 
 var kinds = [...]v1alpha1.Kind{model.GPU: v1alpha1.GPU, model.VF: v1alpha1.VF}
 
-// modelOf returns the model of a published node, which must be valid (Spec.Validate). It returns an error
-// that names the resource if the specification contradicts itself.
-func modelOf(s *v1alpha1.Spec) (*model.Node, error) {
-	n := &model.Node{Kubelet: s.Kubelet, Alignment: s.Alignment}
-	for _, node := range s.NUMANodes {
-		n.NUMANodes = append(n.NUMANodes, model.NUMANode{Number: node.Number, Distances: node.Distances})
+// numaNodes returns the NUMA nodes of the machine.
+func numaNodes(spec *v1alpha1.Spec) (nodes []model.NUMANode) {
+	for _, n := range spec.NUMANodes {
+		nodes = append(nodes, model.NUMANode{Number: n.Number, Distances: n.Distances})
 	}
-	for i := range s.Resources {
-		r, err := readResource(&s.Resources[i])
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", s.Resources[i].Name, err)
-		}
-		n.Resources = append(n.Resources, r)
-	}
-	return n, nil
+	return nodes
 }
 
-// readResource returns a published resource.
+// readHealthy returns the healthy devices.
+func readHealthy(spec *v1alpha1.Spec, devices *devicemanager.Devices) (devicemanager.Set, error) {
+	healthy := devices.NewSet()
+	for i, r := range devices.Resources {
+		unhealthy, err := spec.Resources[i].Unhealthy.Ranges(r.Count)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: read unhealthy devices: %w", r.Name, err)
+		}
+		healthy.Include(r.All)
+		for _, these := range unhealthy {
+			healthy.DeleteRange(r.First+these.First, r.First+these.Last)
+		}
+	}
+	return healthy, nil
+}
+
+// readResource returns a published resource with the NUMA nodes of its devices, without their places and
+// health.
 func readResource(r *v1alpha1.Resource) (model.Resource, error) {
 	kind := slices.Index(kinds[:], r.Kind)
 	if kind < 0 {
 		return model.Resource{}, fmt.Errorf("kind %q: want %s or %s", r.Kind, v1alpha1.GPU, v1alpha1.VF)
 	}
 	m := model.Resource{Name: r.Name, Kind: model.Kind(kind), Devices: make([]model.Device, r.Devices)}
-	unhealthy, err := r.Unhealthy.List(r.Devices)
-	if err != nil {
-		return m, fmt.Errorf("read unhealthy devices: %w", err)
-	}
-	for n := range m.Devices {
-		m.Devices[n].Healthy = true
-	}
-	for _, n := range unhealthy {
-		m.Devices[n].Healthy = false
-	}
 	for _, text := range slices.Sorted(maps.Keys(r.Hints)) {
 		node, err := strconv.Atoi(text)
 		if err != nil || node < 0 || node > 63 {
@@ -206,14 +195,6 @@ func (n *Node) Resources() []string {
 	return names
 }
 
-// shape is the part of a node that pods do not change: the devices and their places.
-type shape struct {
-	devices  *devicemanager.Devices
-	tree     *topology.Tree
-	links    []topology.Link
-	switches devicemanager.Switches
-}
-
 // Shapes shares the shapes of equal nodes, because most nodes of a cluster are equal. Shapes without a node
 // are released. Shapes may be used from several goroutines.
 type Shapes struct {
@@ -223,9 +204,9 @@ type Shapes struct {
 }
 
 // shapeOf returns the shape of a node, if possible a known one.
-func (s *Shapes) shapeOf(spec *v1alpha1.Spec, node *model.Node) (*shape, error) {
+func (s *Shapes) shapeOf(spec *v1alpha1.Spec) (*shape, error) {
 	if s == nil {
-		return newShape(spec, node)
+		return newShape(spec)
 	}
 	key, err := shapeKey(spec)
 	if err != nil {
@@ -237,7 +218,7 @@ func (s *Shapes) shapeOf(spec *v1alpha1.Spec, node *model.Node) (*shape, error) 
 	if known != nil {
 		return known, nil
 	}
-	made, err := newShape(spec, node)
+	made, err := newShape(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -266,41 +247,4 @@ func shapeKey(spec *v1alpha1.Spec) (key [sha256.Size]byte, err error) {
 	}
 	text, err := json.Marshal(fixed)
 	return sha256.Sum256(text), err
-}
-
-func newShape(spec *v1alpha1.Spec, node *model.Node) (*shape, error) {
-	m, err := newMachine(spec)
-	if err != nil {
-		return nil, err
-	}
-	for i, r := range node.Resources {
-		for n := range r.Devices {
-			r.Devices[n].Device = m.devices[i][n]
-		}
-	}
-	s := &shape{devices: devicemanager.NewDevices(node.Resources), tree: m.tree, links: m.links}
-	s.switches = s.bridge(spec, m)
-	return s, nil
-}
-
-// bridge returns the switches with same-switch pairs.
-func (s *shape) bridge(spec *v1alpha1.Spec, m *machine) devicemanager.Switches {
-	all := make(devicemanager.Switches, len(spec.Switches))
-	for i := range all {
-		all[i] = [2]devicemanager.Set{s.devices.NewSet(), s.devices.NewSet()}
-	}
-	for k, r := range s.devices.Resources {
-		for n, at := range m.switches[k] {
-			if at >= 0 {
-				all[at][r.Kind].Insert(r.First + n)
-			}
-		}
-	}
-	var switches devicemanager.Switches
-	for i, on := range all {
-		if !spec.Switches[i].Alone && on[model.GPU].Len() > 0 && on[model.VF].Len() > 0 {
-			switches = append(switches, on)
-		}
-	}
-	return switches
 }

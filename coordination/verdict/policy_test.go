@@ -81,11 +81,7 @@ func TestKubeletSettings(t *testing.T) {
 		if c.option != "" {
 			spec.Kubelet.TopologyManagerPolicyOptions = map[string]string{c.option: c.value}
 		}
-		node, err := modelOf(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := node.Kubelet.TopologyManager(node.NUMANodes)
+		got, err := spec.Kubelet.TopologyManager(numaNodes(spec))
 		if (err != nil) != c.wrong || !c.wrong && !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}

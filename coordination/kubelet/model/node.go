@@ -3,9 +3,9 @@
 // Package model is what decides the admission of a pod on a node, and the Topology Manager, as pure
 // functions.
 //
-// A [Node] has the settings of the kubelet, the NUMA nodes of the machine, the rule of Tandem's plugins for
-// pairs, and the devices as the kubelet knows them: what a scheduler reads of a published node. Predictions
-// on the node itself read the same types from its files. [Rule] is the Topology Manager. Package
+// The settings of a [Kubelet], the [NUMANode]s of the machine, the rule of Tandem's plugins for pairs
+// ([Alignment]), and the devices as the kubelet knows them ([Resource]) decide: a scheduler reads them of a
+// published node, predictions on the node itself from its files. [Rule] is the Topology Manager. Package
 // devicemanager is the kubelet's device manager on this model.
 package model
 
@@ -20,14 +20,6 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
-
-// Node is a node without the holders of its devices.
-type Node struct {
-	Kubelet   Kubelet
-	NUMANodes []NUMANode // of the machine
-	Alignment Alignment
-	Resources []Resource // by name
-}
 
 // NUMANode is a NUMA node of the machine, with its distances to all nodes, in their order; none if unknown.
 type NUMANode struct {
