@@ -204,6 +204,18 @@ func TestVerify(t *testing.T) {
 				`{"version":1,"pairs":[{"gpu":null,"vf":{"id":"0000:0c:00.1","address":"0000:0c:00.1"}}]}`)
 		}},
 		{"pairs.json broken", func(t *testing.T) *pod { return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF0), `[`) }},
+		{"pairs.json of a later version", func(t *testing.T) *pod {
+			return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF0), `{"version":2,"pairs":[]}`)
+		}},
+		{"pairs.json without pairs", func(t *testing.T) *pod {
+			return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF0), `{"version":1}`)
+		}},
+		{"pairs.json with no pair", func(t *testing.T) *pod {
+			return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF0), `{"version":1,"pairs":[]}`)
+		}},
+		{"misspelt distance", func(t *testing.T) *pod {
+			return onOCI(t).amd(ociGPU0).vfs(ociVF1).with("--within=PHBx")
+		}},
 
 		{"NVIDIA by node", func(t *testing.T) *pod {
 			return env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES", "all").vfs("0000:0e:00.1")

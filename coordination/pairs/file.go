@@ -5,6 +5,7 @@ package pairs
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -82,7 +83,8 @@ func read(name string) (d Document, err error) {
 	if err != nil {
 		return Document{}, fmt.Errorf("read pairs: %w", err)
 	}
-	if err := json.Unmarshal(content, &d); err != nil {
+	d, err = system.Decode[Document](content, system.Layout{Version: version, Keys: []string{"pairs"}})
+	if err != nil {
 		return Document{}, fmt.Errorf("parse pairs in %s: %w", name, err)
 	}
 	return d, nil
@@ -215,9 +217,12 @@ func (f *Folder) changeFile(change func()) {
 
 // restoreFile writes a container's pairs file if it is missing, of another boot, or lacks GPUs of the
 // container. If a container runtime has created a directory in place of a missing file, restoreFile removes
-// the directory.
+// the directory. A file of a newer version stays.
 func (f *Folder) restoreFile(file string, tree *topology.Tree, container kubelet.Granted, all []Device) {
 	before, err := readOf(f.disk, file)
+	if errors.Is(err, system.ErrNewer) {
+		return
+	}
 	hasGPU := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.GPU })
 	hasVF := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.VF })
 	complete := err == nil &&

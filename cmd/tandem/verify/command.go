@@ -22,8 +22,9 @@ import (
 
 // NewCommand returns the command verify.
 func NewCommand() *cobra.Command {
-	v := Check{Within: topology.C2C}
+	v := Check{}
 	var measured traffics
+	var within string
 	format := cli.OneOf(cli.AsTable, cli.AsJSON)
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -48,7 +49,10 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v.Environment = os.Environ()
-			var err error
+			err := v.Within.UnmarshalText([]byte(within))
+			if err != nil {
+				return err
+			}
 			v.Traffic, err = measured.planTraffic(cmd)
 			if err != nil {
 				return err
@@ -75,11 +79,10 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 		"pairs file of the container, written by the plugins; optional")
 	cmd.Flags().IntVar(&v.GPUs, "gpus", -1, "required number of GPUs; -1 for one or more")
 	cmd.Flags().IntVar(&v.VFs, "vfs", -1, "required number of VFs; -1 for one or more")
-	cmd.Flags().TextVar(&v.Within, "within", topology.C2C,
-		"maximum accepted distance of a pair: PIX, PXB, C2C, PHB, NODE or SYS")
-	levels := []string{"PIX", "PXB", "C2C", "PHB", "NODE", "SYS"}
+	levels := []string{"PIX", "PXB", "C2C", "PHB", "NODE", "SYS"} // not UNK
+	plainflag.Choice(cmd.Flags(), &within, "within", topology.C2C.String(),
+		"maximum accepted `DISTANCE` of a pair: PIX, PXB, C2C, PHB, NODE or SYS", levels...)
 	cli.CompleteFlag(cmd, "within", cli.FixedValues(levels...))
-	plainflag.Words(cmd.Flags(), "within", levels...)
 	cmd.Flags().BoolVar(&v.InOrder, "in-order", false,
 		"also fail unless the i-th VF pairs with the i-th GPU")
 	measured.registerFlags(cmd)

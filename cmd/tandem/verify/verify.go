@@ -168,8 +168,11 @@ func (r *Verification) comparePairs(tree *topology.Tree, file string, told pairs
 		return
 	}
 	failures := len(r.Failures)
-	if err != nil {
+	switch {
+	case err != nil:
 		r.fail("%v", err)
+	case len(told.Pairs) == 0 && len(r.VFs) > 0:
+		r.fail("%s names none of the container's VFs", file)
 	}
 	for _, pair := range told.Pairs {
 		vf, gpu := pair.VF.Address, pair.GPU
