@@ -58,8 +58,11 @@ func Examine(n Node) Findings {
 	if in != ofDRA {
 		n.shapes = n.readShapes()
 	}
-	if in == ofPlugins {
+	switch in {
+	case ofPlugins:
 		found.Remark = n.listRemarks()
+	case ofRecording:
+		found.Remark = n.shapes.remarkFewer()
 	}
 	for _, one := range runChecks(&n, in, allChecks...) {
 		for _, list := range [][]string{one.Evidence, one.Fix} {
