@@ -97,12 +97,6 @@ func addFunctions(published *v1alpha1.Resource, tree *topology.Tree, r *device.R
 	}
 }
 
-// linkOf has the compared fields of a link.
-type linkOf struct {
-	kind        topology.LinkType
-	hops, count int
-}
-
 // newLinks returns the links between GPUs, or nil if all are equal. A card with several devices is named by
 // its first one.
 func newLinks(resources []*device.Resource) []v1alpha1.Link {
@@ -117,7 +111,7 @@ func newLinks(resources []*device.Resource) []v1alpha1.Link {
 			}
 		}
 	}
-	published, kinds := map[[2]topology.Address]v1alpha1.Link{}, map[linkOf]bool{}
+	published, kinds := map[[2]topology.Address]v1alpha1.Link{}, map[topology.Link]bool{}
 	for _, r := range resources {
 		for _, l := range r.Links {
 			a, b := l.A, l.B
@@ -130,7 +124,7 @@ func newLinks(resources []*device.Resource) []v1alpha1.Link {
 			published[[2]topology.Address{a, b}] = v1alpha1.Link{
 				A: refs[a], B: refs[b], Type: string(l.Type), Hops: l.Hops, Count: l.Count,
 			}
-			kinds[linkOf{l.Type, l.Hops, l.Count}] = true
+			kinds[topology.Link{Type: l.Type, Hops: l.Hops, Count: l.Count}] = true
 		}
 	}
 	if len(kinds) <= 1 && len(published) == len(refs)*(len(refs)-1)/2 {

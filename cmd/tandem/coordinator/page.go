@@ -22,6 +22,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -297,7 +298,7 @@ func (s Status) fillPicture(drawn *picture.Node) {
 // placeDevices puts the offered devices on the cards of a picture, in the place of the machine's own.
 func (s Status) placeDevices(drawn *picture.Node) {
 	offered := map[topology.Address][]picture.Device{}
-	kinds := map[topology.Address]picture.Kind{}
+	kinds := map[topology.Address]model.Kind{}
 	for _, r := range s.Resources {
 		for _, d := range r.Devices {
 			address, err := topology.ParseAddress(d.Address)
@@ -312,7 +313,7 @@ func (s Status) placeDevices(drawn *picture.Node) {
 				State: d.State, Owner: d.Owner,
 			})
 			if r.Kind == string(device.VF) {
-				kinds[address] = picture.NIC
+				kinds[address] = model.VF
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -321,13 +322,13 @@ func nodeText(n topology.NUMANode) string {
 func (m *Matrix) Picture(title string, tree *topology.Tree) *picture.Node {
 	drawn := &picture.Node{Title: title, Tree: tree, Summary: m.summaryParts()}
 	for _, g := range m.GPUs {
-		card := drawn.AddCard(picture.GPU, g.Model, g.Address)
+		card := drawn.AddCard(model.GPU, g.Model, g.Address)
 		for _, id := range g.deviceIDs() {
 			card.Devices = append(card.Devices, picture.Device{ID: id, Address: g.Address})
 		}
 	}
 	for _, nic := range m.NICs {
-		card := drawn.AddCard(picture.NIC, cmp.Or(nic.RDMA, nic.Netdev), nic.Address)
+		card := drawn.AddCard(model.VF, cmp.Or(nic.RDMA, nic.Netdev), nic.Address)
 		for _, vf := range nic.VFs {
 			card.Devices = append(card.Devices, picture.Device{
 				ID: vf.String(), Address: vf, Detail: picture.ListNames(tree, vf),

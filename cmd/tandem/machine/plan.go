@@ -262,7 +262,7 @@ func (p *Plan) Picture(title string, n *Node) *picture.Node {
 	owners := p.pairOwners()
 	for i := range drawn.Cards {
 		c := &drawn.Cards[i]
-		if c.Kind == picture.NIC && len(c.Devices) == 0 { // the NIC itself counts
+		if c.Kind == model.VF && len(c.Devices) == 0 { // the NIC itself counts
 			c.Devices = []picture.Device{{ID: c.Address.String(), Address: c.Address}}
 		}
 		for j := range c.Devices {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -234,7 +235,7 @@ func (b *box) numberSwitches(next int) int {
 // sortRank puts GPUs first, then NICs, then further bridges.
 func (b *box) sortRank() int {
 	if b.card == nil {
-		return int(NIC) + 1
+		return len(model.Kinds)
 	}
 	return int(b.card.Kind)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -32,40 +33,31 @@ type Node struct {
 	Palette Palette
 }
 
-// Kind is the half of a pair to which a card's devices belong.
-type Kind int
-
-// The kinds of card.
-const (
-	GPU Kind = iota
-	NIC
-)
-
 // Card is a GPU or a NIC.
 type Card struct {
-	Kind    Kind
-	Name    string // "GPU0"; no two cards have the same
-	Detail  string // model, RDMA device
+	Kind    model.Kind // of its devices
+	Name    string     // "GPU0"; no two cards have the same
+	Detail  string     // model, RDMA device
 	Address topology.Address
 	Devices []Device // what can be given to containers: the GPU or its partitions, the VFs
 }
 
 // AddCard adds a card with the number of its kind as name.
-func (n *Node) AddCard(kind Kind, detail string, address topology.Address) *Card {
+func (n *Node) AddCard(kind model.Kind, detail string, address topology.Address) *Card {
 	number := 0
 	for _, c := range n.Cards {
 		if c.Kind == kind {
 			number++
 		}
 	}
-	name := [...]string{GPU: "GPU", NIC: "NIC"}[kind]
+	name := [...]string{model.GPU: "GPU", model.VF: "NIC"}[kind]
 	n.Cards = append(n.Cards, Card{Kind: kind, Name: fmt.Sprint(name, number), Detail: detail, Address: address})
 	return &n.Cards[len(n.Cards)-1]
 }
 
 // CardOf returns the card of a function, or adds one: for a NIC without RDMA, or what the machine does not
 // have any more.
-func (n *Node) CardOf(kind Kind, address topology.Address) *Card {
+func (n *Node) CardOf(kind model.Kind, address topology.Address) *Card {
 	if d, ok := n.Tree.Device(address); ok {
 		address = d.Function()
 	}
@@ -84,7 +76,7 @@ func (n *Node) AddNote(format string, args ...any) {
 
 // isWhole reports whether the card itself is its only device, instead of being divided into devices.
 func (c *Card) isWhole() bool {
-	return len(c.Devices) == 1 && (c.Kind == GPU || c.Devices[0].Address == c.Address)
+	return len(c.Devices) == 1 && (c.Kind == model.GPU || c.Devices[0].Address == c.Address)
 }
 
 // Device is a device as the kubelet knows it.

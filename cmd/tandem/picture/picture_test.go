@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -30,10 +31,10 @@ func draw(t *testing.T, machine string, vfs int, look func(topology.Address) (St
 		switch {
 		case d.Class.IsGPU() && (d.Vendor == 0x1002 || d.Vendor == 0x10de):
 			n.Cards = append(n.Cards, Card{
-				Kind: GPU, Name: "GPU", Address: d.Address, Devices: []Device{device(d.Address)},
+				Kind: model.GPU, Name: "GPU", Address: d.Address, Devices: []Device{device(d.Address)},
 			})
 		case d.Class.IsNetwork() && !d.IsVF() && len(d.RDMA) > 0:
-			c := Card{Kind: NIC, Name: "NIC", Detail: d.RDMA[0], Address: d.Address}
+			c := Card{Kind: model.VF, Name: "NIC", Detail: d.RDMA[0], Address: d.Address}
 			for _, vf := range d.VFs {
 				c.Devices = append(c.Devices, device(vf))
 			}
@@ -68,7 +69,7 @@ func TestEveryMachine(t *testing.T) {
 			}
 			want := 0
 			for _, c := range n.Cards {
-				if c.Kind == NIC {
+				if c.Kind == model.VF {
 					want += len(c.Devices)
 				}
 			}
