@@ -30,23 +30,14 @@ const (
 // buildLabels returns the labels of a node for targets: properties that do not change while the node runs,
 // and whether annotations are enforced. They count all devices, healthy and free or not.
 func buildLabels(f Facts, targets Targets) map[string]string {
-	kinds, hinted := map[string]v1alpha1.Kind{}, false
-	for _, r := range f.Spec.Resources {
-		kinds[r.Name] = r.Kind
-		hinted = hinted || r.Kind == v1alpha1.VF && len(r.Hints) > 0
-	}
+	hinted := slices.ContainsFunc(f.Spec.Resources, func(r v1alpha1.Resource) bool {
+		return r.Kind == v1alpha1.VF && len(r.Hints) > 0
+	})
 	pairs, perNUMA := 0, map[int]int{}
 	for _, on := range f.Spec.Switches {
-		has := map[v1alpha1.Kind]int{}
-		for name, devices := range on.Devices {
-			has[kinds[name]] += len(devices.Numbers())
-		}
-		here := min(has[v1alpha1.GPU], has[v1alpha1.VF])
-		if on.Alone || here == 0 {
-			continue
-		}
+		here := countPairs(f.Spec, on, nil)
 		pairs += here
-		if on.NUMA != nil {
+		if on.NUMA != nil && here > 0 {
 			perNUMA[*on.NUMA] += here
 		}
 	}

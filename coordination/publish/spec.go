@@ -268,33 +268,35 @@ func sortPods(pods map[string]map[string]*v1alpha1.Container) []v1alpha1.Held {
 
 // newSummary counts the most important values for people.
 func newSummary(s v1alpha1.Spec, gone Gone) v1alpha1.Summary {
-	free, kinds := freeDevices(s, gone), map[string]v1alpha1.Kind{}
+	free := freeDevices(s, gone)
 	healthy, left := map[v1alpha1.Kind]int{}, map[v1alpha1.Kind]int{}
 	for _, r := range s.Resources {
-		kinds[r.Name] = r.Kind
 		healthy[r.Kind] += r.Devices - len(r.Unhealthy.Numbers())
 		left[r.Kind] += len(free[r.Name])
 	}
 	var counts v1alpha1.Summary
 	for _, on := range s.Switches {
-		has, spare := map[v1alpha1.Kind]int{}, map[v1alpha1.Kind]int{}
-		for name, devices := range on.Devices {
-			for _, number := range devices.Numbers() {
-				has[kinds[name]]++
-				if free[name][number] {
-					spare[kinds[name]]++
-				}
-			}
+		if countPairs(s, on, nil) > 0 {
+			counts.Switches++
+			counts.FreePairs += countPairs(s, on, free)
 		}
-		if on.Alone || has[v1alpha1.GPU] == 0 || has[v1alpha1.VF] == 0 {
-			continue
-		}
-		counts.Switches++
-		counts.FreePairs += min(spare[v1alpha1.GPU], spare[v1alpha1.VF])
 	}
 	counts.GPUs = fmt.Sprintf("%d/%d", left[v1alpha1.GPU], healthy[v1alpha1.GPU])
 	counts.VFs = fmt.Sprintf("%d/%d", left[v1alpha1.VF], healthy[v1alpha1.VF])
 	return counts
+}
+
+// countPairs counts the pairs that devices form on a switch: those in free, or all if free is nil.
+func countPairs(s v1alpha1.Spec, on v1alpha1.Switch, free map[string]map[int]bool) int {
+	count := map[v1alpha1.Kind]int{}
+	for _, r := range s.Resources {
+		for _, number := range on.Devices[r.Name].Numbers() {
+			if !on.Alone && (free == nil || free[r.Name][number]) {
+				count[r.Kind]++
+			}
+		}
+	}
+	return min(count[v1alpha1.GPU], count[v1alpha1.VF])
 }
 
 // freeDevices returns the healthy devices that no pod holds, by resource and number, including those of ended
