@@ -123,9 +123,7 @@ func (t *trial) noteHeir(requests model.Requests) {
 type errMisaligned struct{ error }
 
 func (t *trial) checkAligned(devices devicemanager.Set) error {
-	pairs := placement.PairsOf(t.node.tree,
-		t.Node.Devices(devices.Intersection(t.Node.OfKind[model.GPU])),
-		t.Node.Devices(devices.Intersection(t.Node.OfKind[model.VF])))
+	pairs := placement.PairsOf(t.node.tree, t.Node.Split(devices))
 	if together := placement.Together(pairs); together < len(pairs) {
 		return errMisaligned{fmt.Errorf("only %d of %d pairs can be on one switch and %s", together, len(pairs),
 			t.whoRequires())}

@@ -107,9 +107,9 @@ func (a *attempt) newChoice(optimal bool) Choice {
 }
 
 // PairsOf returns the pairs of the devices that a container has.
-func PairsOf(t *topology.Tree, gpus, vfs []Device) []Pair {
+func PairsOf(t *topology.Tree, has Devices) []Pair {
 	c, err := Choose(t, Request{
-		GPUs: []Half{{Count: len(gpus), Held: gpus}}, VFs: []Half{{Count: len(vfs), Held: vfs}},
+		GPUs: []Half{{Count: len(has.GPUs), Held: has.GPUs}}, VFs: []Half{{Count: len(has.VFs), Held: has.VFs}},
 	})
 	if err != nil {
 		return nil // impossible: no device has to be chosen

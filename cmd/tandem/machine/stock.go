@@ -20,9 +20,9 @@ const draws = 1001
 
 // draw is an admission with the stock plugins.
 type draw struct {
-	gpus, vfs []placement.Device
-	pairs     []placement.Pair
-	near      int // pairs on one switch
+	placement.Devices
+	pairs []placement.Pair
+	near  int // pairs on one switch
 }
 
 // Stock plans as the stock plugins choose under the same kubelet: GPUs by the vendor's policy, VFs at random.
@@ -50,8 +50,8 @@ func (q *Question) Stock(n *Node) (*Plan, []string, error) {
 		return p, notes, nil
 	}
 	typical := drawn[len(drawn)/2]
-	p := planOf(placement.Choice{GPUs: typical.gpus, VFs: typical.vfs, Pairs: typical.pairs}, nil)
-	p.Nodes = nodesOf(n.Tree, typical.gpus)
+	p := planOf(placement.Choice{GPUs: typical.GPUs, VFs: typical.VFs, Pairs: typical.pairs}, nil)
+	p.Nodes = nodesOf(n.Tree, typical.GPUs)
 	p.Reason = reasonOf(drawn)
 	return p, notes, nil
 }
@@ -86,11 +86,8 @@ func (q *Question) drawMany(
 }
 
 func newDraw(tree *topology.Tree, node *devicemanager.Devices, devices devicemanager.Set) draw {
-	d := draw{
-		gpus: node.Devices(devices.Intersection(node.OfKind[model.GPU])),
-		vfs:  node.Devices(devices.Intersection(node.OfKind[model.VF])),
-	}
-	d.pairs = placement.PairsOf(tree, d.gpus, d.vfs)
+	d := draw{Devices: node.Split(devices)}
+	d.pairs = placement.PairsOf(tree, d.Devices)
 	d.near = placement.Together(d.pairs)
 	return d
 }

@@ -122,6 +122,13 @@ func (n *Devices) Devices(of Set) []placement.Device {
 	return list
 }
 
+// Split lists the devices of a set by kind, ascending.
+func (n *Devices) Split(of Set) placement.Devices {
+	return placement.Devices{
+		GPUs: n.Devices(of.Intersection(n.OfKind[model.GPU])), VFs: n.Devices(of.Intersection(n.OfKind[model.VF])),
+	}
+}
+
 // NUMANodes returns the NUMA nodes of devices, as known by the kubelet.
 func (n *Devices) NUMANodes(of Set) model.Mask {
 	var nodes model.Mask

@@ -124,7 +124,7 @@ func (v *View) Demands(requests model.Requests) []model.Demand {
 
 // Placement returns the placement request for the halves of a container.
 func (v *View) Placement(halves []Half) placement.Request {
-	request := placement.Request{Links: v.Links, Spare: v.splitDevices(v.Free), Taken: v.splitDevices(v.Taken)}
+	request := placement.Request{Links: v.Links, Spare: v.Node.Split(v.Free), Taken: v.Node.Split(v.Taken)}
 	for _, h := range halves {
 		half := placement.Half{Count: h.Count, Held: v.Node.Devices(h.Held), Free: v.Node.Devices(h.Free)}
 		if v.Node.Resources[h.Resource].Kind == model.GPU {
@@ -134,13 +134,6 @@ func (v *View) Placement(halves []Half) placement.Request {
 		}
 	}
 	return request
-}
-
-func (v *View) splitDevices(of Set) placement.Devices {
-	return placement.Devices{
-		GPUs: v.Node.Devices(of.Intersection(v.Node.OfKind[model.GPU])),
-		VFs:  v.Node.Devices(of.Intersection(v.Node.OfKind[model.VF])),
-	}
 }
 
 // Switches holds the devices of each kind for each switch with both GPUs and VFs.
