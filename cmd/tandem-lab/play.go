@@ -50,7 +50,8 @@ fail, degrade and heal change the files of sysfs by which the plugins judge port
 
 The VFs are those of all NICs with RDMA, and a NIC without VFs counts as a VF; --vfs adds VFs. Root is not necessary. All files are in
 a temporary folder, or in --directory, which is kept. --layout-only only writes the machine into the folder, for the flags of the
-daemons: sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), run (--run-dir) and config.json (--config-file of tandem-rdma).`,
+daemons: sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), proc (--proc-root of tandem-gpu) and config.json (--config-file
+of tandem-rdma).`,
 		Example: `  tandem-lab play --machine test/machines/oci-mi300x-derived.txt
   echo 'run train gpu=2 vf=2' | tandem-lab play --machine test/machines/oci-mi300x-derived.txt
   tandem-lab play --machine test/machines/oci-mi300x-derived.txt --vfs 4 --serve :8080

@@ -43,6 +43,8 @@ func newSimulate() *cobra.Command {
 strategies for GPUs and VFs. All strategies get the same arrivals. The output shows the GPUs with a VF on their own switch,
 the rejected containers, and the remaining free devices, with 95 % confidence intervals over the seeds.
 
+The strategies of --ways have these titles in the table:
+` + aboutWays() + `
 The node is one of three common servers or a recorded machine:
 ` + aboutPresets(),
 		Example: `  tandem-lab simulate
@@ -53,6 +55,14 @@ The node is one of three common servers or a recorded machine:
 	}
 	s.register(cmd)
 	return cmd
+}
+
+func aboutWays() string {
+	var b strings.Builder
+	for _, way := range simulate.Ways() {
+		fmt.Fprintf(&b, "  %-14s  %s\n", way.Name, way.Title)
+	}
+	return b.String()
 }
 
 func aboutPresets() string {
@@ -132,6 +142,9 @@ func (s *simulator) parse() (err error) {
 	c.Ways, err = simulate.FindWays(s.ways)
 	if err != nil {
 		return err
+	}
+	if simulate.AboutPreset(s.preset) == "" {
+		return fmt.Errorf("node %q: want %s", s.preset, spelling.List(simulate.Presets()))
 	}
 	if s.vfs < 0 {
 		return fmt.Errorf("%d VFs per PF are too few", s.vfs)

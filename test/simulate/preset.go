@@ -29,7 +29,7 @@ var presets = map[string]preset{
 // Presets returns the names that NewPreset accepts.
 func Presets() []string { return []string{"A", "B", "C"} }
 
-// AboutPreset describes a preset in a few words.
+// AboutPreset describes a preset in a few words; "" for an unknown name.
 func AboutPreset(name string) string { return presets[strings.ToUpper(name)].about }
 
 // NewPreset returns one of three common servers with two NUMA nodes: A, a switch for every GPU and NIC as

@@ -129,7 +129,7 @@ func student(freedom int) float64 {
 }
 
 const tableLegend = `
-same switch    pairs of a GPU and a VF of its own on one switch (PIX, C2C), of all pairs asked for
+same switch    pairs of a GPU and a VF of its own on one switch (PIX, PXB, C2C), of all pairs asked for
 fully paired   containers with all pairs on one switch, of those that asked for both
 own PF         pairs on one switch that share no PF with another pair of their container
 across NUMA    pairs whose halves are on different NUMA nodes
