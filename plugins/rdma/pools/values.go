@@ -30,8 +30,8 @@ func (s *Selector) findImpossible(products string) (warnings []string) {
 		values []string
 		remedy func(value string) string // "" for a possible value
 	}{
-		{"vendors", s.Vendors, pciNumberRemedy},
-		{products, s.Devices, pciNumberRemedy},
+		{"vendors", s.Vendors, pciNumberRemedy("15b3")},
+		{products, s.Devices, pciNumberRemedy("101e")},
 		{"pciAddresses", s.PCIAddresses, addressRemedy},
 		{"rootDevices", pfsOf(s.RootDevices), addressRemedy},
 		{"acpiIndexes", s.ACPIIndexes, remedyUnless(acpiIndex, "want a number")},
@@ -64,11 +64,14 @@ func remedyUnless(possible *regexp.Regexp, remedy string) func(string) string {
 	}
 }
 
-func pciNumberRemedy(value string) string {
-	if _, err := topology.ParseAddress(value); err == nil {
-		return "an address belongs in pciAddresses"
+func pciNumberRemedy(example string) func(string) string {
+	return func(value string) string {
+		if _, err := topology.ParseAddress(value); err == nil {
+			return "an address belongs in pciAddresses"
+		}
+		const format = "want four hexadecimal digits in lower case, without 0x, such as "
+		return remedyUnless(pciNumber, format+example)(value)
 	}
-	return remedyUnless(pciNumber, "want four digits in lower case, without 0x, such as 101e")(value)
 }
 
 func addressRemedy(value string) string {

@@ -13,8 +13,8 @@ func TestImpossibleValues(t *testing.T) {
 	const address = `devices: no device can have the value "0000:81:00.1": an address belongs in pciAddresses`
 	for selectors, want := range map[string]string{
 		`"devices": ["0000:81:00.1"]`:        address,
-		`"devices": ["101E"]`:                `want four digits in lower case`,
-		`"vendors": ["0x15b3"]`:              `vendors: no device can have the value "0x15b3": want four digits`,
+		`"devices": ["101E"]`:                `want four hexadecimal digits in lower case, without 0x, such as 101e`,
+		`"vendors": ["0x15b3"]`:              `vendors: no device can have the value "0x15b3": want four hexadecimal digits in lower case, without 0x, such as 15b3`,
 		`"pciAddresses": ["0000:81:00.0#1"]`: `belongs in rootDevices`,
 		`"pciAddresses": ["0000:81:00.A"]`:   `want a PCI address such as`,
 		`"pciAddresses": ["0000:8A:00.1"]`:   `want "0000:8a:00.1"`,
