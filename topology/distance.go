@@ -17,7 +17,7 @@ type Level int
 const (
 	PIX  Level = iota // the lowest switch above both cards is the same
 	PXB               // a bridge further up is shared, below the host bridge
-	C2C               // a GPU on Grace or Vera and a ConnectX NIC of the same NUMA node
+	C2C               // a GPU on Grace or Vera and a ConnectX or BlueField-3 NIC of the same NUMA node
 	PHB               // only the host bridge (root complex) is shared
 	NODE              // same NUMA node, different host bridges
 	SYS               // different NUMA nodes

@@ -203,7 +203,7 @@ const legend = `
 X      the GPU itself
 PIX    same switch: the lowest one above either card is shared
 PXB    a switch further up is shared, below the host bridge
-C2C    a GPU on NVIDIA Grace or Vera and a ConnectX NIC of the same NUMA node
+C2C    a GPU on NVIDIA Grace or Vera and a ConnectX or BlueField-3 NIC of the same NUMA node
 PHB    the host bridge alone is shared
 NODE   same NUMA node, different host bridges
 SYS    different NUMA nodes
