@@ -35,7 +35,7 @@ func evidenceByVersion(t *testing.T, text string) map[int]string {
 }
 
 // TestSupport: the matrix has each version of Kubernetes that the chart accepts, and leaves out no recorded
-// machine.
+// machine; README counts the machines.
 func TestSupport(t *testing.T) {
 	t.Parallel()
 	text := read(t, "docs/support.md")
@@ -72,9 +72,17 @@ func TestSupport(t *testing.T) {
 	if err != nil || len(machines) < 10 {
 		t.Fatalf("%q, %v", machines, err)
 	}
+	derived := 0
 	for _, machine := range machines {
+		if strings.HasSuffix(machine, "-derived.txt") {
+			derived++
+		}
 		if name := strings.TrimSuffix(filepath.Base(machine), ".txt"); !strings.Contains(text, "`"+name+"`") {
 			t.Errorf("docs/support.md does not name the recorded machine %s", name)
 		}
+	}
+	want := fmt.Sprintf("| %d recorded, from public dumps; %d put together from", len(machines)-derived, derived)
+	if !strings.Contains(read(t, "README.md"), want) {
+		t.Errorf("README.md does not have %q", want)
 	}
 }
