@@ -3,11 +3,63 @@
 package main
 
 import (
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 )
+
+// colours collects the coloured words of texts.
+type colours struct {
+	mutex sync.Mutex
+	words []string
+}
+
+// inColour finds the coloured words of a text.
+var inColour = regexp.MustCompile(`\x1b\[(3\d)m(.*?)\x1b\[0m`)
+
+// strip returns a text without its colours.
+func (c *colours) strip(text string) string {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	names := map[string]string{"31": "red", "32": "green", "33": "yellow"}
+	for _, match := range inColour.FindAllStringSubmatch(text, -1) {
+		c.words = append(c.words, names[match[1]]+" "+match[2])
+	}
+	return inColour.ReplaceAllString(text, "$2")
+}
+
+// check fails the test unless these words were coloured, separated by commas.
+func (c *colours) check(t *testing.T, want string) {
+	t.Helper()
+	slices.Sort(c.words)
+	if diff := cmp.Diff(want, strings.Join(slices.Compact(c.words), ", ")); diff != "" {
+		t.Errorf("coloured words (-want +got):\n%s", diff)
+	}
+}
+
+// TestColouredWords: of plans.
+func TestColouredWords(t *testing.T) {
+	t.Parallel()
+	machine := []string{"--machine", recorded("oci-mi300x-derived")}
+	for args, want := range map[string]string{
+		"plan --gpus 2 --vfs 2": "green PIX",
+		"plan --gpus 2 --vfs 1": "green PIX, yellow NODE",
+		"plan --gpus 8 --vfs 1": "green PIX, red note:, yellow NODE, yellow SYS",
+	} {
+		var shown colours
+		_, stdout, stderr := run(slices.Concat(strings.Fields(args), machine, []string{"--color=always"})...)
+		if shown.strip(stdout) == "" {
+			t.Error(stderr)
+		}
+		shown.check(t, want)
+	}
+}
 
 // TestColorFlag: --color decides about the text for people, and never changes a document.
 func TestColorFlag(t *testing.T) {

@@ -401,9 +401,11 @@ func TestDoctorReports(t *testing.T) {
 		}{f.name, oci, 1, f.seed})
 	}
 	reports := make([]string, len(all))
+	var shown colours
 	t.Cleanup(func() {
 		if !slices.Contains(reports, "") { // else -run has left some out, or they have failed
 			golden.Check(t, "testdata/doctor-reports.txt", strings.Join(reports, ""))
+			shown.check(t, "green No problem, red ERROR, yellow UNKNOWN, yellow WARNING")
 		}
 	})
 	for i, n := range all {
@@ -411,9 +413,9 @@ func TestDoctorReports(t *testing.T) {
 			t.Parallel()
 			s := layOut(t, sysfs(t, n.machine, n.perPF))
 			n.seed(s)
-			code, stdout, stderr := run(s.command()...)
+			code, stdout, stderr := run(s.command("--color=always")...)
 			reports[i] = fmt.Sprintf("== %s, %s with %d VFs: exit code %d\n%s%s\n",
-				n.name, n.machine, n.perPF, code, s.anywhere(stdout), s.anywhere(stderr))
+				n.name, n.machine, n.perPF, code, s.anywhere(shown.strip(stdout)), s.anywhere(stderr))
 		})
 	}
 }

@@ -115,22 +115,26 @@ func TestClusterScript(t *testing.T) {
 	s, node := wholeCluster(t)
 	kubeconfig, runDir := s.start(), filepath.Join(t.TempDir(), "run")
 	serveAs(t, runDir, decisionsOfTwo{})
+	var shown colours
 	places := strings.NewReplacer(node.root, "NODE", s.root, "ROOT")
 	golden.Script{
 		Run: func(args []string) (code int, stdout, stderr string) {
 			var out, problems bytes.Buffer
 			switch args[0] {
 			case "kubectl":
-				args = append([]string{"/usr/local/bin/" + asPlugin, "--kubeconfig", kubeconfig}, args[2:]...)
+				args = append([]string{"/usr/local/bin/" + asPlugin, "--kubeconfig", kubeconfig, "--color=always"},
+					args[2:]...)
 			case asCompletion:
 				args = append([]string{asCompletion, "--kubeconfig", kubeconfig}, args[1:]...)
 			}
 			root, args := commandOf(args)
 			code = cli.Execute(root, args, &out, &problems)
-			return code, places.Replace(out.String()), places.Replace(problems.String())
+			return code, places.Replace(shown.strip(out.String())), places.Replace(problems.String())
 		},
 		Word: func(string) string { return runDir },
 	}.Check(t, "testdata/scripts/kubectl.txt")
+	shown.check(t, "red ERROR, red NO ANSWER, red was rejected, yellow WARNING, yellow degraded, "+
+		"yellow is degraded")
 }
 
 // TestOldRoutes: programs are started over websockets, and over SPDY where a proxy knows no websockets.

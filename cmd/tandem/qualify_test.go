@@ -58,7 +58,10 @@ func TestQualify(t *testing.T) {
 			t.Errorf("the report contains %s", private)
 		}
 	}
-	checked, judged, _ := run("qualify", "--check", file)
+	var shown colours
+	checked, judged, _ := run("qualify", "--check", file, "--color=always")
+	judged = shown.strip(judged)
+	shown.check(t, "green passed, yellow incomplete")
 	if checked != code || judged != stdout {
 		t.Errorf("--check: exit code %d, %s instead of %s", checked, judged, stdout)
 	}

@@ -56,7 +56,7 @@ func TestSchemasAreOfTheTypes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden.Check(t, filepath.Join("../../docs/schemas", name+".json"), string(text))
+		golden.Check(t, filepath.Join("../../docs/schemas", name+".json"), text.String())
 	}
 }
 

@@ -73,8 +73,9 @@ func TestStatusOfMachines(t *testing.T) {
 		perPF         int
 		change        func(gpus, vfs *api.Resource, a *api.StatusResponse)
 		kubelet       string // its registered resources; "" for an absent kubelet
+		coloured      string
 	}{
-		{"free", "oci-mi300x-derived", 4, nil, "amd.com/gpu tandem.dev/rdma_vf"},
+		{"free", "oci-mi300x-derived", 4, nil, "amd.com/gpu tandem.dev/rdma_vf", "green kubelet up"},
 		{"used", "oci-mi300x-derived", 4, func(gpus, vfs *api.Resource, a *api.StatusResponse) {
 			g, v := gpus.GetDevices(), vfs.GetDevices()
 			give("team/train-0/worker", g[0], g[1], v[0], v[4])
@@ -87,15 +88,15 @@ func TestStatusOfMachines(t *testing.T) {
 			a.Plan = &api.Plan{Devices: map[string]*api.DeviceList{
 				vfs.GetName(): {Ids: []string{v[24].GetDevice().GetId()}},
 			}}
-		}, "amd.com/gpu"},
+		}, "amd.com/gpu", "green kubelet up, red unhealthy, yellow DEGRADED, yellow NOT REGISTERED"},
 		{"stale", "oci-mi300x-derived", 1, func(_, vfs *api.Resource, a *api.StatusResponse) {
 			vfs.Connected = false
 			a.Peers = a.GetPeers()[:1]
-		}, ""},
-		{"no-numa", "nv-a100pcie-cx6dx-vf-partial", 0, nil, "amd.com/gpu tandem.dev/rdma_vf"},
+		}, "", "red KUBELET DOWN, red kubelet down, yellow STALE"},
+		{"no-numa", "nv-a100pcie-cx6dx-vf-partial", 0, nil, "amd.com/gpu tandem.dev/rdma_vf", "green kubelet up"},
 		{"no-switch", "nv-h200-vm-flat", 1, func(gpus, vfs *api.Resource, _ *api.StatusResponse) {
 			give("team/train-0/worker", gpus.GetDevices()[0], vfs.GetDevices()[0])
-		}, "amd.com/gpu tandem.dev/rdma_vf"},
+		}, "amd.com/gpu tandem.dev/rdma_vf", "green kubelet up, yellow DEGRADED"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -108,10 +109,12 @@ func TestStatusOfMachines(t *testing.T) {
 			kubeletDir := filepath.Join(root, "kubelet")
 			serveKubelet(t, kubeletDir, answer, strings.Fields(c.kubelet))
 			ask := []string{"status", "--run-dir", filepath.Join(root, "run"), "--kubelet-dir", kubeletDir}
+			var words colours
 			for file, format := range map[string]string{"": "table", "-wide": "wide"} {
-				shown := strings.ReplaceAll(succeed(t, append(ask, "-o", format)...), root, "ROOT")
-				golden.Check(t, "testdata/status-"+c.name+file+".txt", shown)
+				shown := words.strip(succeed(t, append(ask, "-o", format, "--color=always")...))
+				golden.Check(t, "testdata/status-"+c.name+file+".txt", strings.ReplaceAll(shown, root, "ROOT"))
 			}
+			words.check(t, c.coloured)
 			var s coordinator.Status
 			if err := json.Unmarshal([]byte(succeed(t, append(ask, "-o", "json")...)), &s); err != nil {
 				t.Fatal(err)

@@ -131,6 +131,7 @@ func TestVerify(t *testing.T) {
 		return p
 	}
 	var all strings.Builder
+	var shown colours
 	tests := []struct {
 		name string
 		pod  func(t *testing.T) *pod
@@ -249,7 +250,8 @@ func TestVerify(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			p := test.pod(t)
-			code, stdout, stderr := p.verify()
+			code, stdout, stderr := p.with("--color=always").verify()
+			stdout = shown.strip(stdout)
 			stderr = strings.NewReplacer(p.path("dev"), "DEV", p.path("proc"), "PROC", p.path("run/tandem/pairs.json"),
 				"PAIRS").Replace(stderr)
 			fmt.Fprintf(&all, "== %s: exit code %d\n%s%s\n", test.name, code, stdout, stderr)
@@ -257,6 +259,7 @@ func TestVerify(t *testing.T) {
 	}
 	if strings.Count(all.String(), "== ") == len(tests) { // else -run has left some out
 		golden.Check(t, "testdata/verify.txt", all.String())
+		shown.check(t, "green PIX, green verified, red not verified, yellow NODE, yellow SYS")
 	}
 }
 

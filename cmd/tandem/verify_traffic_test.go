@@ -39,14 +39,17 @@ echo "8 1000 1.5 9.5 2.25 2.5"`,
 }
 
 func TestVerifyTraffic(t *testing.T) {
-	p := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1).with("--traffic")
+	p := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1)
+	p.with("--traffic", "--color=always")
 	perftest(t, map[string]string{"mlx5_8": "192.40", "mlx5_9": "78.90"})
+	var shown colours
 
 	code, stdout, stderr := p.verify()
 	if code != cli.ExitError {
 		t.Errorf("exit code %d", code)
 	}
-	golden.Check(t, "testdata/verify-traffic.txt", stdout)
+	golden.Check(t, "testdata/verify-traffic.txt", shown.strip(stdout))
+	shown.check(t, "green PIX, green ok, red not verified, red slow")
 	want := `pair 0 of 2: mlx5_8 to mlx5_8, memory gpu
 pair 1 of 2: mlx5_9 to mlx5_9, memory gpu
 tandem verify: pair 1: 41 % of the best pair, 78.90 of 192.40 Gb/s: no reason in sysfs

@@ -112,7 +112,7 @@ func (p *Playground) list(_ context.Context, words []string) (string, error) {
 		grant, _ := p.kubelet.Grant(name) // no other goroutine deletes pods
 		rows.Row(name, len(grant.Devices[p.gpus.Resource]), len(grant.Devices[VF]))
 	}
-	return string(rows.Bytes()), nil
+	return rows.String(), nil
 }
 
 // env shows the environment variables, device nodes and mounts of a pod's container.
@@ -179,9 +179,9 @@ func (p *Playground) examine(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("verify pod %s: %w", name, err)
 	}
 	if len(result.Failures) > 0 {
-		return string(result.Table()), &farError{result.Failures}
+		return result.Table().String(), &farError{result.Failures}
 	}
-	return string(result.Table()), nil
+	return result.Table().String(), nil
 }
 
 // podDir returns the folder in place of a container's /dev.

@@ -250,5 +250,5 @@ func help() string {
 		rows.Row(a.name+" "+a.words, a.about)
 	}
 	rows.Row("quit", "end the playground, like the end of the input or Ctrl-C")
-	return string(rows.Bytes())
+	return rows.String()
 }

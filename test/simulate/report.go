@@ -3,7 +3,6 @@
 package simulate
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"strings"
@@ -139,8 +138,8 @@ stranded       pairs of free devices that are not on one switch, mean over time
 `
 
 // Table writes the report for people: a block for every load, a line for every way of choosing.
-func (r *Report) Table() []byte {
-	var out bytes.Buffer
+func (r *Report) Table() *cli.Text {
+	var out cli.Text
 	fmt.Fprintf(&out,
 		"%s: %s on %s; kubelet policy %s%s, GPUs asked for first in %g %% of admissions\n",
 		r.Node, r.devices(), cli.Count(r.PFs, "PF"), r.Policy, r.hidden(), 100*r.GPUFirst)
@@ -149,8 +148,8 @@ func (r *Report) Table() []byte {
 	for i := range r.Loads {
 		r.Loads[i].table(&out)
 	}
-	out.WriteString(tableLegend)
-	return out.Bytes()
+	fmt.Fprint(&out, tableLegend)
+	return &out
 }
 
 func (r *Report) devices() string {
@@ -179,23 +178,19 @@ var columns = []struct {
 	{"load", func(f *Figures) *Estimate { return f.Load }},
 }
 
-func (l *Load) table(out *bytes.Buffer) {
+func (l *Load) table(out *cli.Text) {
 	fmt.Fprintf(out, "\n%g %% of the GPUs allocated (%.4g arrivals per holding time)\n", l.Load, l.Rate)
-	var rows cli.Text
 	cells := []any{"  ", strings.Repeat(" ", barWidth)}
 	for _, c := range columns {
 		cells = append(cells, c.title)
 	}
-	rows.Row(cells...)
+	out.Row(cells...)
 	for _, way := range l.Ways {
 		cells := []any{"  " + way.Title, bar(way.Figures.PIX)}
 		for _, c := range columns {
 			cells = append(cells, c.of(&way.Figures))
 		}
-		rows.Row(cells...)
-	}
-	for line := range strings.Lines(string(rows.Bytes())) {
-		out.WriteString(strings.TrimRight(line, " \n") + "\n")
+		out.Row(cells...)
 	}
 }
 

@@ -124,7 +124,7 @@ func TestOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden.Check(t, "testdata/table.txt", string(r.Table()))
+	golden.Check(t, "testdata/table.txt", r.Table().String())
 	golden.Check(t, "testdata/report.json", string(text)+"\n")
 	var back Report
 	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(&back, r) {

@@ -42,7 +42,7 @@ func TestBuild(t *testing.T) {
 	} {
 		want := fmt.Sprintf("tandem %s\ncommit    %s\ndate      %s\ngo        %s\nplatform  %s/%s\n",
 			version.Of(c.info), c.commit, c.date, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-		if diff := cmp.Diff(want, string(newBuild("tandem", c.info).Table())); diff != "" {
+		if diff := cmp.Diff(want, newBuild("tandem", c.info).Table().String()); diff != "" {
 			t.Error(diff)
 		}
 	}

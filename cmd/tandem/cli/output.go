@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +28,10 @@ const (
 	AsJSON  = "json"
 )
 
+// AsRows is the format of a [Text] in JSON, which each command also has: kubectl tandem makes the text of a
+// node for its own terminal.
+const AsRows = "rows"
+
 // Output is the flag -o of a command. The first of its formats is the default.
 type Output struct {
 	Format  string
@@ -44,7 +46,7 @@ func (o *Output) String() string { return o.Format }
 
 // Set implements pflag.Value.
 func (o *Output) Set(s string) error {
-	if !slices.Contains(o.formats, s) {
+	if !slices.Contains(o.formats, s) && s != AsRows {
 		return fmt.Errorf("want %s", spelling.List(o.formats))
 	}
 	o.Format = s
@@ -61,8 +63,8 @@ func (o *Output) Register(cmd *cobra.Command) {
 	CompleteFlag(cmd, "output", FixedValues(o.formats...))
 }
 
-// Write writes an answer as JSON, or a table for people.
-func (o *Output) Write(cmd *cobra.Command, answer any, table func() []byte) error {
+// Write writes an answer as JSON, or a text for people.
+func (o *Output) Write(cmd *cobra.Command, answer any, table func() *Text) error {
 	text, err := o.Text(answer, table)
 	if err != nil {
 		return err
@@ -70,69 +72,73 @@ func (o *Output) Write(cmd *cobra.Command, answer any, table func() []byte) erro
 	return o.Show(cmd, text)
 }
 
-// Text returns an answer as JSON, or a table for people.
-func (o *Output) Text(answer any, table func() []byte) ([]byte, error) {
-	if o.Format != AsJSON {
+// Text returns an answer as JSON, or a text for people.
+func (o *Output) Text(answer any, table func() *Text) (*Text, error) {
+	switch o.Format {
+	case AsJSON:
+	case AsRows:
+		answer = table()
+	default:
 		return table(), nil
 	}
-	var text bytes.Buffer
+	var text Text
 	encoder := json.NewEncoder(&text)
 	encoder.SetIndent("", "  ")
 	err := encoder.Encode(answer)
-	return text.Bytes(), err
+	return &text, err
 }
 
-// Show writes a text in the format; a text for people is made for the terminal.
-func (o *Output) Show(cmd *cobra.Command, text []byte) error {
-	if o.Format == AsJSON {
-		_, err := cmd.OutOrStdout().Write(text)
-		return err
+// Show writes a text; a text for people is made for the terminal.
+func (o *Output) Show(cmd *cobra.Command, text *Text) error {
+	screen := screen{out: cmd.OutOrStdout()}
+	if o.Format != AsJSON && o.Format != AsRows {
+		screen = newScreen(cmd.OutOrStdout(), ColourMode(cmd), os.Getenv)
 	}
-	screen := newScreen(cmd.OutOrStdout(), ColourMode(cmd), os.Getenv)
-	return screen.Show(text, commandVerdicts[cmd.Name()])
+	return screen.show(text)
 }
 
-// Screen is the output of a command for people.
-type Screen struct {
-	Out    io.Writer
-	Width  int  // of the terminal in columns; 0 for lines of any length
-	Colour bool // colours, if Out is a [PrintableWriter], through which only this program controls a terminal
+// screen is the output of a command for people.
+type screen struct {
+	out    io.Writer
+	width  int  // of the terminal in columns; 0 for lines of any length
+	colour bool // colours, if out is a [PrintableWriter], through which only this program controls a terminal
 }
 
 // newScreen returns the screen that out writes to, with colours by the mode and the environment.
-func newScreen(out io.Writer, mode string, env func(string) string) Screen {
-	s := Screen{Out: out}
+func newScreen(out io.Writer, mode string, env func(string) string) screen {
+	s := screen{out: out}
 	isTerminal := false
 	if writer, ok := out.(*PrintableWriter); ok {
 		if file, ok := writer.Terminal(); ok {
 			isTerminal = true
-			s.Width, _, _ = term.GetSize(int(file.Fd())) // 0 if unknown
+			s.width, _, _ = term.GetSize(int(file.Fd())) // 0 if unknown
 		}
 	}
-	s.Colour = hasColours(mode, isTerminal, env)
+	s.colour = hasColours(mode, isTerminal, env)
 	return s
 }
 
-// Show writes a text. The words that judge are found in the text before it is folded, so that their colours
-// do not depend on the width. Foreign characters are escaped first: an escape takes more room.
-func (s Screen) Show(text []byte, words verdicts) error {
-	text = []byte(PrintableLines(string(text)))
-	out, ok := s.Out.(*PrintableWriter)
-	if !ok || !s.Colour {
-		_, err := s.Out.Write(foldText(text, s.Width))
+// show writes a text.
+func (s screen) show(text *Text) error {
+	lines := text.layOut(s.width)
+	out, ok := s.out.(*PrintableWriter)
+	if !ok || !s.colour {
+		_, err := io.WriteString(s.out, joinLines(lines))
 		return err
 	}
-	for _, part := range splitRuns(foldText(words.shadeWords(text), s.Width)) {
-		out.WriteControl(string(part.colour))
-		_, err := io.WriteString(out, part.text)
-		if part.colour != "" {
-			out.WriteControl(string(none))
+	var shown strings.Builder
+	for _, line := range lines {
+		for _, part := range line {
+			text := PrintableLines(part.Text) // of another program the text may be anything
+			if colour, coloured := colours[part.Verdict]; coloured {
+				text = colour + text + plain
+			}
+			shown.WriteString(text)
 		}
-		if err != nil {
-			return err
-		}
+		shown.WriteString("\n")
 	}
-	return nil
+	_, err := io.WriteString(out.to, shown.String())
+	return err
 }
 
 // V1 is version 1 of a document: later releases may add keys, but neither remove keys nor change their
@@ -192,14 +198,14 @@ func newBuild(program string, info *debug.BuildInfo) Build {
 }
 
 // Table returns the build for people. The first line is that of --version.
-func (b Build) Table() []byte {
+func (b Build) Table() *Text {
 	var out Text
-	fmt.Fprintln(&out, b.Program, b.Release)
+	out.Line(b.Program, " ", b.Release)
 	out.Row("commit", cmp.Or(b.Commit, "unknown"))
 	out.Row("date", cmp.Or(b.Date, "unknown"))
 	out.Row("go", b.Go)
 	out.Row("platform", b.Platform)
-	return out.Bytes()
+	return &out
 }
 
 // NewVersionCommand returns a command with more than --version: the source, Go and the platform.
@@ -217,39 +223,4 @@ func NewVersionCommand() *cobra.Command {
 	}
 	format.Register(cmd)
 	return cmd
-}
-
-// Text is a text for people: lines, and rows of cells in columns, two spaces apart. The last cell of a row is
-// as wide as it is.
-type Text struct {
-	done bytes.Buffer
-	rows *tabwriter.Writer // nil before the first row
-}
-
-// Row adds a row. The columns are those of the rows before, up to the last [Text.Write].
-func (t *Text) Row(cells ...any) {
-	if t.rows == nil {
-		t.rows = tabwriter.NewWriter(&t.done, 0, 0, 2, ' ', 0)
-	}
-	for i, cell := range cells {
-		if i > 0 {
-			fmt.Fprint(t.rows, "\t")
-		}
-		fmt.Fprint(t.rows, cell)
-	}
-	fmt.Fprintln(t.rows)
-}
-
-// Write implements io.Writer: it adds a text after the rows.
-func (t *Text) Write(text []byte) (int, error) {
-	t.Bytes()
-	return t.done.Write(text)
-}
-
-// Bytes returns the text.
-func (t *Text) Bytes() []byte {
-	if t.rows != nil {
-		t.rows.Flush() // into memory
-	}
-	return t.done.Bytes()
 }

@@ -3,10 +3,11 @@
 // Package cli is the frame of the command lines for people: help, completion, formats of output with their
 // version, counted nouns, exit codes.
 //
-// Lines and tables are folded to the width of the terminal, and words that judge have a colour. Programs,
-// which read from a pipe or a file, get the text as it is. Foreign texts are made safe to print: device names
-// of a recording, annotations, object names and other programs' output may contain terminal escape sequences,
-// and characters that change the direction of text.
+// A command writes a [Text]: lines, and rows of tables. Lines and columns are folded to the width of the
+// terminal, and parts with a [Verdict] have a colour; programs, which read a pipe or a file, get neither.
+// With [AsRows] the text is for another terminal: kubectl tandem shows the texts of nodes. Foreign texts are
+// made safe to print: device names of a recording, annotations, object names and other programs' output may
+// contain terminal escape sequences, and characters that change the direction of text.
 package cli
 
 import (

@@ -14,11 +14,11 @@ import (
 func TestNewScreen(t *testing.T) {
 	t.Parallel()
 	out := NewPrintableWriter(newTerminal(t, 77))
-	if s := newScreen(out, auto, func(string) string { return "" }); s.Width != 77 || !s.Colour {
-		t.Errorf("width %d, colour %t", s.Width, s.Colour)
+	if s := newScreen(out, auto, func(string) string { return "" }); s.width != 77 || !s.colour {
+		t.Errorf("width %d, colour %t", s.width, s.colour)
 	}
-	if s := newScreen(out, auto, func(string) string { return "dumb" }); s.Width != 77 || s.Colour {
-		t.Errorf("NO_COLOR: width %d, colour %t", s.Width, s.Colour)
+	if s := newScreen(out, auto, func(string) string { return "dumb" }); s.width != 77 || s.colour {
+		t.Errorf("NO_COLOR: width %d, colour %t", s.width, s.colour)
 	}
 }
 

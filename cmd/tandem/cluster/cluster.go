@@ -7,6 +7,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -120,6 +121,33 @@ func (c *cluster) askDaemon(
 		}
 	}
 	return nil, daemon{}, errors.New(strings.Join(failed, "; "))
+}
+
+// askText is [cluster.askDaemon] for the output in a format, nil for none. This program lays out the rows of
+// a table, for its own terminal. A node of a version without [cli.AsRows] lays the table out.
+func (c *cluster) askText(
+	ctx context.Context, daemons []daemon, args []string, flags map[string]string, stdin []byte, format string,
+) (*cli.Text, error) {
+	ask := func(format string) ([]byte, error) {
+		printed, _, err := c.askDaemon(ctx, daemons, slices.Concat(args, []string{"-o", format}), flags, stdin)
+		return printed, err
+	}
+	var text cli.Text
+	if format == cli.AsTable {
+		printed, err := ask(cli.AsRows)
+		if len(printed) > 0 {
+			return &text, cmp.Or(json.Unmarshal(printed, &text), err)
+		}
+		if !strings.Contains(err.Error(), "want table or json") {
+			return nil, err
+		}
+	}
+	printed, err := ask(format)
+	if len(printed) == 0 {
+		return nil, err
+	}
+	fmt.Fprintf(&text, "%s", printed)
+	return &text, err
 }
 
 // The programs of the device plugins.

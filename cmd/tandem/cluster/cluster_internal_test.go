@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilexec "k8s.io/client-go/util/exec"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 )
 
 // answers is an executor whose daemons do, by the names of their pods, what they are told.
@@ -150,5 +153,28 @@ func TestSameAnswers(t *testing.T) {
 	n := c.askStatus(t.Context(), "node", []daemon{{Pod: "a"}, {Pod: "b"}, {Pod: "c"}})
 	if want := "/a: tandem: unknown pod; /c: tandem: other"; n.Error != want {
 		t.Errorf("%q, want %q", n.Error, want)
+	}
+}
+
+// TestEarlierVersion: a node without the format rows lays its table out; another error is no second question.
+func TestEarlierVersion(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ said, want, err string }{
+		"earlier": {`invalid argument "rows" for "-o, --output" flag: want table or json`, "A  B\n", ""},
+		"absent":  {"unknown pod", "", "/a: unknown pod"},
+	} {
+		asks := &cluster{options: options{Timeout: time.Minute}, exec: answers(
+			map[string]func(context.Context, command) error{"a": func(ctx context.Context, asked command) error {
+				if slices.Contains(asked.args, cli.AsRows) {
+					return fails(cli.ExitUsage, c.said)(ctx, asked)
+				}
+				return says("A  B\n")(ctx, asked)
+			}},
+		)}
+		text, err := asks.askText(t.Context(), []daemon{{Pod: "a"}}, []string{"explain"}, nil, nil, cli.AsTable)
+		if c.err != "" && (err == nil || err.Error() != c.err || text != nil) ||
+			c.err == "" && (err != nil || text.String() != c.want) {
+			t.Errorf("%s: %s, %v", name, text, err)
+		}
 	}
 }

@@ -83,16 +83,19 @@ command changes nothing.`,
 			if err != nil {
 				return err
 			}
-			printed, notes, err := c.Doctor(cmd.Context(), args[0], cpus, format.Format)
+			report, notes, err := c.Doctor(cmd.Context(), args[0], cpus, format.Format)
 			for _, note := range notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
 			var exit *exitError
 			isVerdict := errors.As(err, &exit) && (exit.Code == cli.ExitFound || exit.Code == cli.ExitUnknown)
-			if isVerdict && len(printed) > 0 {
+			if isVerdict {
 				err = cli.FoundError(exit.Code)
 			}
-			if failed := format.Show(cmd, printed); failed != nil {
+			if report == nil {
+				return err
+			}
+			if failed := format.Show(cmd, report); failed != nil {
 				return failed
 			}
 			return err
@@ -148,11 +151,11 @@ admits the pod. What was free at the rejection is in no record; the output tells
 			if err != nil {
 				return err
 			}
-			printed, err := c.Explain(cmd.Context(), q, node, format.Format)
+			explanation, err := c.Explain(cmd.Context(), q, node, format.Format)
 			if err != nil {
 				return err
 			}
-			return format.Show(cmd, printed)
+			return format.Show(cmd, explanation)
 		},
 		ValidArgsFunction: cli.CompleteFirst(func(cmd *cobra.Command, typed string) ([]string, error) {
 			c, err := connect(*o)

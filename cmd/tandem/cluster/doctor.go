@@ -31,12 +31,12 @@ var ofDoctor = map[string]string{
 // reports the data as unknown.
 func (c *cluster) Doctor(
 	ctx context.Context, node string, cpus int, format string,
-) (printed []byte, notes []string, err error) {
+) (report *cli.Text, notes []string, err error) {
 	daemons, err := c.findDaemons(ctx, node)
 	if err != nil {
 		return nil, nil, err
 	}
-	args := []string{"doctor", "-o", format, "--read-elsewhere=" + node}
+	args := []string{"doctor", "--read-elsewhere=" + node}
 	if cpus > 0 {
 		args = append(args, fmt.Sprintf("--cpus=%d", cpus))
 	}
@@ -58,11 +58,11 @@ func (c *cluster) Doctor(
 		}
 	}
 	asked := preferWithFlag(daemons[node], "config-file")
-	printed, _, err = c.askDaemon(ctx, asked, args, ofDoctor, configuration)
+	report, err = c.askText(ctx, asked, args, ofDoctor, configuration, format)
 	if err != nil {
 		err = fmt.Errorf("ask node %s: %w", node, err)
 	}
-	return printed, notes, err
+	return report, notes, err
 }
 
 // listRefused returns the pods of a node that the kubelet rejected for their NUMA nodes.
@@ -117,7 +117,7 @@ func (c *cluster) readConfigz(ctx context.Context, node string) ([]byte, error) 
 // explainRejection explains a pod that the kubelet's Topology Manager has rejected.
 func (c *cluster) explainRejection(
 	ctx context.Context, pod *corev1.Pod, daemons []daemon, format string,
-) ([]byte, error) {
+) (*cli.Text, error) {
 	node := c.askStatus(ctx, pod.Spec.NodeName, daemons)
 	if node.Status == nil {
 		return nil, fmt.Errorf("ask node %s for its free devices: %w", pod.Spec.NodeName, errors.New(node.Error))
@@ -130,7 +130,7 @@ func (c *cluster) explainRejection(
 
 // allDecisions returns the decisions that the plugins of a node know.
 func (c *cluster) allDecisions(ctx context.Context, daemons []daemon) ([]coordinator.Decision, error) {
-	printed, err := c.onNode(ctx, daemons, "explain", "-o", "json")
+	printed, _, err := c.askDaemon(ctx, daemons, []string{"explain", "-o", cli.AsJSON}, ofExplain, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func TestNotesOfHealth(t *testing.T) {
 		Name: "tandem.dev/rdma_vf", Connected: true, Devices: []coordinator.Device{
 			{ID: "0000:0c:00.1", Health: "failed", Reason: "no carrier"}, {ID: "0000:2a:00.1"},
 		},
-	}}})
+	}}}).String()
 	if want := "1 device of tandem.dev/rdma_vf failed: no carrier: 0000:0c:00.1"; !strings.Contains(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

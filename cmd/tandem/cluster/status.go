@@ -78,7 +78,7 @@ func (c *cluster) askStatus(ctx context.Context, name string, daemons []daemon) 
 }
 
 // Table is for people: the totals, and a line for each node.
-func (s Status) Table() []byte {
+func (s Status) Table() *cli.Text {
 	var out cli.Text
 	var t coordinator.Totals
 	answers, degraded := 0, 0
@@ -93,23 +93,20 @@ func (s Status) Table() []byte {
 		"degraded containers %d\n\n", answers, len(s.Nodes), t.GPUs, t.VFs, t.Pairs, degraded)
 	out.Row("NODE", "MODE", "FREE GPUS", "FREE VFS", "PAIRS LEFT", "DEGRADED", "VERSION", "NOTES")
 	for _, n := range s.Nodes {
-		var cells []any
-		for _, column := range n.cellsOfNode() {
-			cells = append(cells, cli.Printable(column))
-		}
-		out.Row(cells...)
+		out.Row(n.cellsOfNode()...)
 	}
-	return out.Bytes()
+	return &out
 }
 
-func (n nodeStatus) cellsOfNode() []string {
+func (n nodeStatus) cellsOfNode() []any {
 	s := n.Status
 	if s == nil {
-		return []string{n.Name, "?", "?", "?", "?", "?", "?", "NO ANSWER: " + n.Error}
+		return []any{
+			n.Name, "?", "?", "?", "?", "?", "?", cli.NewCell(cli.Bad.Of("NO ANSWER"), ": ", n.Error),
+		}
 	}
-	return []string{
-		n.Name, s.Mode, s.Totals.GPUs.String(), s.Totals.VFs.String(), fmt.Sprint(s.Totals.Pairs),
-		fmt.Sprint(len(s.Degraded)), listVersions(s), listNotes(s),
+	return []any{
+		n.Name, s.Mode, s.Totals.GPUs, s.Totals.VFs, s.Totals.Pairs, len(s.Degraded), listVersions(s), listNotes(s),
 	}
 }
 
@@ -124,10 +121,10 @@ func listVersions(s *coordinator.Status) string {
 }
 
 // listNotes are what is not as it should be, in short; "tandem status" on the node has it at length.
-func listNotes(s *coordinator.Status) string {
-	var list []string
+func listNotes(s *coordinator.Status) cli.Cell {
+	var list []any
 	if s.Kubelet.IsDown() {
-		list = append(list, "kubelet down")
+		list = append(list, cli.Bad.Of("kubelet down"))
 	}
 	for _, r := range s.Resources {
 		switch {
@@ -141,9 +138,16 @@ func listNotes(s *coordinator.Status) string {
 		list = append(list, "alignment not enforced")
 	}
 	for _, d := range s.Degraded {
-		list = append(list, fmt.Sprintf("%s degraded: kubectl tandem explain %s", d.Container, d.Pod()))
+		list = append(list, cli.NewCell(d.Container, " ", cli.Doubtful.Of("degraded"),
+			": kubectl tandem explain ", d.Pod()))
 	}
-	return cmp.Or(strings.Join(slices.Concat(list, s.ListUnsound(), s.Notes), "; "), "-")
+	for _, text := range s.ListUnsound() {
+		list = append(list, text)
+	}
+	for _, note := range s.Notes {
+		list = append(list, note)
+	}
+	return cli.JoinCells(list, "; ")
 }
 
 // Explain returns the output of "tandem explain" on the node of a pod, or with "" on the node that the API
@@ -151,7 +155,7 @@ func listNotes(s *coordinator.Status) string {
 // status of the node instead. The namespace may be "" for that of the kubeconfig.
 func (c *cluster) Explain(
 	ctx context.Context, q coordinator.PodQuestion, node, format string,
-) ([]byte, error) {
+) (*cli.Text, error) {
 	if q.Namespace == "" {
 		q.Namespace = c.options.Namespace
 	}
@@ -172,10 +176,10 @@ func (c *cluster) Explain(
 	if pod != nil && intent.IsRejected(pod) {
 		return c.explainRejection(ctx, pod, daemons[node], format)
 	}
-	printed, err := c.askDecisions(ctx, q, daemons[node], format)
+	explanation, err := c.askDecisions(ctx, q, daemons[node], format)
 	switch {
 	case err == nil:
-		return printed, nil
+		return explanation, nil
 	case strings.Contains(err.Error(), noClaim) && pod != nil && kubelet.HasEnded(pod):
 		return nil, fmt.Errorf("explain pod %s/%s: the pod has ended (%s); its claims are released, and the DRA "+
 			"driver of node %s keeps no decisions for ended pods", q.Namespace, q.Pod, pod.Status.Phase, node)
@@ -187,8 +191,8 @@ func (c *cluster) Explain(
 // askDecisions returns the output of "tandem explain" on the node of daemons.
 func (c *cluster) askDecisions(
 	ctx context.Context, q coordinator.PodQuestion, daemons []daemon, format string,
-) ([]byte, error) {
-	args := []string{"explain", q.Namespace + "/" + q.Pod, "-o", format}
+) (*cli.Text, error) {
+	args := []string{"explain", q.Namespace + "/" + q.Pod}
 	if q.Container != "" {
 		args = append(args, "--container", q.Container)
 	}
@@ -198,14 +202,11 @@ func (c *cluster) askDecisions(
 	if q.All {
 		args = append(args, "--all")
 	}
-	return c.onNode(ctx, daemons, args...)
+	return c.askText(ctx, daemons, args, ofExplain, nil, format)
 }
 
-// onNode returns the output of a command of tandem about the plugins of a node.
-func (c *cluster) onNode(ctx context.Context, daemons []daemon, args ...string) ([]byte, error) {
-	printed, _, err := c.askDaemon(ctx, daemons, args, map[string]string{"run-dir": "run-dir"}, nil)
-	return printed, err
-}
+// ofExplain lists the daemons' flags for explain.
+var ofExplain = map[string]string{"run-dir": "run-dir"}
 
 // noClaim is in the error of the DRA driver about a pod without prepared and refused claims.
 const noClaim = "no claim of "

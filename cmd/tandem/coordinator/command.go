@@ -3,7 +3,6 @@
 package coordinator
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -97,7 +96,7 @@ func (l *looker) runStatus(cmd *cobra.Command) error {
 }
 
 // lookOnce queries the plugins and the kubelet, and returns their state in the chosen format.
-func (l *looker) lookOnce(ctx context.Context) ([]byte, error) {
+func (l *looker) lookOnce(ctx context.Context) (*cli.Text, error) {
 	s, err := l.folders.readStatus(ctx, l.from.SysfsRoot)
 	if err != nil {
 		return nil, err
@@ -116,7 +115,7 @@ const watchPause = time.Second
 func (l *looker) followStatus(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	show := func(shown []byte) error {
+	show := func(shown *cli.Text) error {
 		if l.format.Format != cli.AsJSON { // with one document after the other
 			fmt.Fprintf(cmd.OutOrStdout(), "--- %s\n", time.Now().Format(time.TimeOnly))
 		}
@@ -128,12 +127,12 @@ func (l *looker) followStatus(cmd *cobra.Command) error {
 // watchChanges shows the result of look, and each changed result, until ctx is done. A failure of the first
 // look is returned; later failures are reported once each.
 func watchChanges(
-	ctx context.Context, problems io.Writer, look func(context.Context) ([]byte, error), show func([]byte) error,
+	ctx context.Context, problems io.Writer, look func(context.Context) (*cli.Text, error),
+	show func(*cli.Text) error,
 ) error {
 	pause := time.NewTicker(watchPause)
 	defer pause.Stop()
-	var shown []byte
-	problem := ""
+	var shown, problem string
 	for first := true; ; first = false {
 		now, err := look(ctx)
 		switch {
@@ -146,11 +145,11 @@ func watchChanges(
 				fmt.Fprintln(problems, "not up to date:", text)
 				problem = text
 			}
-		case first || problem != "" || !bytes.Equal(now, shown):
+		case first || problem != "" || now.String() != shown:
 			if err := show(now); err != nil {
 				return err
 			}
-			shown, problem = now, ""
+			shown, problem = now.String(), ""
 		}
 		select {
 		case <-ctx.Done():
@@ -214,7 +213,7 @@ The command requires root.`,
 				if err != nil {
 					return err
 				}
-				return format.Write(cmd, known, func() []byte { return listDecisions(known.Decisions) })
+				return format.Write(cmd, known, func() *cli.Text { return listDecisions(known.Decisions) })
 			}
 			if err := q.SetPod(args[0]); err != nil {
 				return err
@@ -223,7 +222,9 @@ The command requires root.`,
 			if err != nil {
 				return err
 			}
-			return format.Write(cmd, known, func() []byte { return folders.formatText(cmd.Context(), known, q.All) })
+			return format.Write(cmd, known, func() *cli.Text {
+				return folders.formatText(cmd.Context(), known, q.All)
+			})
 		},
 	}
 	cmd.ValidArgsFunction = cli.CompleteFirst(func(cmd *cobra.Command, _ string) ([]string, error) {

@@ -34,7 +34,7 @@ SWITCH        NUMA  FREE GPUS  FREE VFS  OWNERS
 0000:08:00.0  -     0/1        -         team/train-0/claim pairs
 0000:09:00.0  -     0/1        -         a pod with UID 1/by a device plugin
 `
-	if diff := cmp.Diff(want, string(s.Table())); diff != "" {
+	if diff := cmp.Diff(want, s.Table().String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
 }
@@ -42,12 +42,12 @@ SWITCH        NUMA  FREE GPUS  FREE VFS  OWNERS
 func TestExplanationOfDRA(t *testing.T) {
 	t.Parallel()
 	owner := &api.Owner{Namespace: "team", Pod: "train-0", Container: "claim pairs"}
-	text := string(explainDecisions(newDecisions(&api.ExplainResponse{Decisions: []*api.Decision{
+	text := explainDecisions(newDecisions(&api.ExplainResponse{Decisions: []*api.Decision{
 		{Container: owner, Resource: "request pairs", Known: "claim team/pairs", Size: 1, TimeUnixNano: 1,
 			Chosen: []string{"pair-11-00-0"}, Reason: "the scheduler chose pair-11-00-0", AllocatedUnixNano: 1,
 			Allocated: []string{"a", "b"}, Pairs: []*api.Pair{{Gpu: "a", Vf: "b", Distance: "PIX"}}},
 		{Container: owner, Known: "claim team/pairs", TimeUnixNano: 1, Refusal: "it is gone"},
-	}}), nil, false))
+	}}), nil, false).String()
 	for _, want := range []string{
 		"request pairs of team/train-0/claim pairs", "result     the scheduler chose pair-11-00-0",
 		"allocated  a b", "PIX", "refused  it is gone",

@@ -93,12 +93,12 @@ func (d Decision) isOfClaim() bool { return !d.Asked && d.Known != "" }
 // and the next step if its pairs are or would be apart, by the present status (nil if unknown). Then the
 // decisions in the order of the kubelet's calls. Decisions of earlier pods of the name come last, if all are
 // asked for.
-func explainDecisions(decisions []Decision, now *Status, all bool) []byte {
+func explainDecisions(decisions []Decision, now *Status, all bool) *cli.Text {
 	var out cli.Text
 	present, earlier := splitEarlier(decisions)
 	for _, container := range containersOf(present) {
 		if now == nil || !now.writeReasons(&out, container, present) {
-			fmt.Fprintf(&out, "%s: %s\n", container, verdictOf(container, present))
+			out.Line(container, ": ", verdictOf(container, present))
 		}
 	}
 	for i, d := range present {
@@ -118,17 +118,16 @@ func explainDecisions(decisions []Decision, now *Status, all bool) []byte {
 		fmt.Fprintf(&out, "\n%s of earlier pods of this name: --all shows these\n",
 			cli.Count(len(earlier), "more decision"))
 	}
-	return out.Bytes()
+	return &out
 }
 
 // verdictOf returns the result of a container in a few words: of its last decision with a reason.
-func verdictOf(container string, decisions []Decision) string {
-	verdict := ""
+func verdictOf(container string, decisions []Decision) (verdict cli.Cell) {
 	for _, d := range slices.Backward(decisions) {
 		if d.Container != container {
 			continue
 		}
-		if verdict == "" || d.Reason != "" {
+		if verdict == nil || d.Reason != "" {
 			verdict = d.describeResult()
 		}
 		if d.Refusal != "" || d.Reason != "" {
@@ -139,16 +138,16 @@ func verdictOf(container string, decisions []Decision) string {
 }
 
 // describeResult is what came of a decision, in a few words.
-func (d Decision) describeResult() string {
+func (d Decision) describeResult() cli.Cell {
 	switch {
 	case d.Refusal != "":
-		return "refused: " + d.Refusal
+		return cli.NewCell(cli.Bad.Of("refused"), ": ", d.Refusal)
 	case d.AllocatedAt == nil:
-		return "taken by nobody"
+		return cli.NewCell("taken by nobody")
 	case d.Reason != "":
-		return d.Reason
+		return machine.MarkDistances(d.Reason)
 	default:
-		return "the kubelet had no choice"
+		return cli.NewCell("the kubelet had no choice")
 	}
 }
 
@@ -156,7 +155,7 @@ func (d Decision) printTo(out *cli.Text, number int) {
 	fmt.Fprintf(out, "\n%d. %s %s of %s\n", number, d.Time.Format(time.RFC3339Nano), d.Resource, d.Container)
 	line := func(name, value string) {
 		if value != "" {
-			out.Row("   "+name, value)
+			out.Row("   "+name, machine.MarkDistances(value))
 		}
 	}
 	if d.Asked {
@@ -177,7 +176,7 @@ func (d Decision) printTo(out *cli.Text, number int) {
 	}
 	switch {
 	case d.Refusal != "":
-		line("refused", d.Refusal)
+		out.Row(cli.NewCell("   ", cli.Bad.Of("refused")), d.Refusal)
 	case d.AllocatedAt != nil:
 		line("allocated", strings.Join(d.Allocated, " "))
 	default:
@@ -188,17 +187,19 @@ func (d Decision) printTo(out *cli.Text, number int) {
 
 func (d Decision) printChoices(out *cli.Text) {
 	if len(d.Pairs) > 0 {
-		out.Row("\n   GPU", "VF", "DISTANCE")
+		out.Line()
+		out.Row("   GPU", "VF", "DISTANCE")
 	}
 	for _, p := range d.Pairs {
-		out.Row("   "+p.GPU, p.VF, p.Distance)
+		out.Row("   "+p.GPU, p.VF, machine.MarkDistances(p.Distance.String()))
 	}
 	if len(d.Switches) > 0 {
-		out.Row("\n   SWITCH", "GPUS TAKEN/OFFERED", "VFS TAKEN/OFFERED", "ON THIS SWITCH ALONE")
+		out.Line()
+		out.Row("   SWITCH", "GPUS TAKEN/OFFERED", "VFS TAKEN/OFFERED", "ON THIS SWITCH ALONE")
 	}
 	for _, s := range d.Switches {
 		out.Row("   "+s.Name, fmt.Sprint(s.TakenGPUs, "/", s.FreeGPUs), fmt.Sprint(s.TakenVFs, "/", s.FreeVFs),
-			cmp.Or(s.Alone, "too few: "+d.offeredOn(s)))
+			machine.MarkDistances(cmp.Or(s.Alone, "too few: "+d.offeredOn(s))))
 	}
 }
 
@@ -219,16 +220,17 @@ func (d Decision) offeredOn(s switchState) string {
 }
 
 // listDecisions is for people: a line for each decision.
-func listDecisions(decisions []Decision) []byte {
-	if len(decisions) == 0 {
-		return []byte("no decision is known: the kubelet has not asked yet\n")
-	}
+func listDecisions(decisions []Decision) *cli.Text {
 	var out cli.Text
+	if len(decisions) == 0 {
+		out.Line("no decision is known: the kubelet has not asked yet")
+		return &out
+	}
 	out.Row("TIME", "CONTAINER", "RESOURCE", "DEVICES", "RESULT")
 	for _, d := range decisions {
 		out.Row(d.Time.Format(time.RFC3339), cmp.Or(d.Container, "?"), d.Resource, d.Size, d.describeResult())
 	}
-	return out.Bytes()
+	return &out
 }
 
 // presentPod identifies the pod that has a name now.

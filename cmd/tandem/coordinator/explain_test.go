@@ -4,12 +4,14 @@ package coordinator
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
@@ -61,7 +63,7 @@ func TestExplain(t *testing.T) {
    allocated     nothing: the kubelet went on without it
 `
 	want = strings.ReplaceAll(want, "TIME", at.Format(time.RFC3339Nano))
-	if diff := cmp.Diff(want, string(explainDecisions(decisions, nil, false))); diff != "" {
+	if diff := cmp.Diff(want, explainDecisions(decisions, nil, false).String()); diff != "" {
 		t.Errorf("explanation (-want +got):\n%s", diff)
 	}
 	list := `TIME  CONTAINER          RESOURCE       DEVICES  RESULT
@@ -69,11 +71,27 @@ AT    team/train/worker  amd.com/gpu    1        1 pair: 1 PIX
 AT    team/train/worker  nvidia.com/vf  1        refused: it is taken
 AT    team/train/worker  nvidia.com/vf  1        taken by nobody
 `
-	got := strings.ReplaceAll(string(listDecisions(decisions)), at.Format(time.RFC3339), "AT")
+	got := strings.ReplaceAll(listDecisions(decisions).String(), at.Format(time.RFC3339), "AT")
 	if diff := cmp.Diff(strings.Fields(list), strings.Fields(got)); diff != "" {
 		t.Errorf("list (-want +got):\n%s", diff)
 	}
-	if got := string(listDecisions(nil)); !strings.Contains(got, "no decision") {
+	for text, want := range map[*cli.Text]string{
+		explainDecisions(decisions, nil, false): "PIX good, PIX good, PIX good, refused bad",
+		listDecisions(decisions):                "PIX good, refused bad",
+	} {
+		document, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, part := range regexp.MustCompile(`"(\w+)","verdict":"(\w+)"`).FindAllSubmatch(document, -1) {
+			got = append(got, string(part[1])+" "+string(part[2]))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("verdicts %q, want %s", got, want)
+		}
+	}
+	if got := listDecisions(nil).String(); !strings.Contains(got, "no decision") {
 		t.Errorf("nothing is said as %q", got)
 	}
 	var again []Decision
@@ -141,16 +159,16 @@ func TestEarlierPods(t *testing.T) {
 	}
 	twice := []Decision{decide("gpu", 0, ""), decide("gpu", 1, "")}
 	markEarlier(twice, presentPod{})
-	text := string(explainDecisions(twice, nil, false))
+	text := explainDecisions(twice, nil, false).String()
 	if !strings.Contains(text, "1 more decision of earlier pods") ||
 		strings.Count(text, "gpu of") != 1 {
 		t.Error(text)
 	}
-	text = string(explainDecisions([]Decision{{EarlierPod: true}}, nil, false))
+	text = explainDecisions([]Decision{{EarlierPod: true}}, nil, false).String()
 	if text != "no decision for a present pod of this name; --all shows 1 decision for deleted pods\n" {
 		t.Errorf("decisions of a deleted pod alone: %q", text)
 	}
-	text = string(explainDecisions(twice, nil, true))
+	text = explainDecisions(twice, nil, true).String()
 	if strings.Index(text, "EARLIER PODS") < strings.Index(text, "1. ") ||
 		strings.Count(text, "gpu of") != 2 {
 		t.Error(text)
@@ -160,9 +178,9 @@ func TestEarlierPods(t *testing.T) {
 // TestOfOneKind: switches without enough VFs are described without GPUs if the pod requests none.
 func TestOfOneKind(t *testing.T) {
 	t.Parallel()
-	text := string(explainDecisions([]Decision{{Container: "n/p/c", Asked: true, Switches: []switchState{
+	text := explainDecisions([]Decision{{Container: "n/p/c", Asked: true, Switches: []switchState{
 		{Name: "a", FreeVFs: 4, TakenVFs: 4, Alone: "4 VFs"}, {Name: "b", FreeVFs: 3},
-	}}}, nil, false))
+	}}}, nil, false).String()
 	if !strings.Contains(text, "too few: 3 VFs offered") {
 		t.Error(text)
 	}

@@ -30,11 +30,11 @@ func TestHealth(t *testing.T) {
 			"HEALTH 6 devices of tandem.dev/vf degraded: symbol_error increased: b0 b1 b2 b3 and 2 more\n",
 		"unhealthy (failed: link_downed increased)", "free (degraded: symbol_error increased)",
 	} {
-		if !strings.Contains(string(s.WideTable()), want) {
+		if !strings.Contains(s.WideTable().String(), want) {
 			t.Errorf("want %s in\n%s", want, s.WideTable())
 		}
 	}
-	if want := "(6 VFs degraded)"; !strings.Contains(string(s.Table()), want) {
+	if want := "(6 VFs degraded)"; !strings.Contains(s.Table().String(), want) {
 		t.Errorf("want %s in\n%s", want, s.Table())
 	}
 }

@@ -265,7 +265,7 @@ func (v *Viewer) explainOwner(ctx context.Context, owner string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	return string(v.formatText(ctx, known, true)), nil
+	return v.formatText(ctx, known, true).String(), nil
 }
 
 // fillPicture puts what the plugins know into the picture of the machine. What no plugin offers stays as the

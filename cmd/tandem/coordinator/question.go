@@ -75,7 +75,7 @@ func (f Folders) Explain(ctx context.Context, q PodQuestion) (known PodExplanati
 
 // formatText returns the explanation for people, by the present status of the plugins, with the
 // decisions for deleted pods if all are asked for.
-func (f Folders) formatText(ctx context.Context, known PodExplanation, all bool) []byte {
+func (f Folders) formatText(ctx context.Context, known PodExplanation, all bool) *cli.Text {
 	if known.Rejection != nil {
 		return known.Rejection.Text()
 	}

@@ -40,7 +40,7 @@ func containersOf(decisions []Decision) []string {
 func (s Status) writeReasons(out *cli.Text, container string, decisions []Decision) bool {
 	isHeld := func(d Device) bool { return d.Owner == container }
 	gpus, vfs := s.devicesOf(device.GPU, isHeld), s.devicesOf(device.VF, isHeld)
-	verb := "is degraded"
+	verb := cli.Doubtful.Of("is degraded")
 	without, wanted := gpusWithoutVF(gpus, vfs), len(vfs)/max(len(gpus), 1)
 	if wasRefused(container, decisions) {
 		pairs := lastPairs(container, decisions)
@@ -49,7 +49,7 @@ func (s Status) writeReasons(out *cli.Text, container string, decisions []Decisi
 				return p.GPU == d.ID && !p.Distance.Direct()
 			})
 		}
-		verb, vfs = "was refused", nil
+		verb, vfs = cli.Bad.Of("was refused"), nil
 		without, wanted = s.devicesOf(device.GPU, isFar), wantedVFs(pairs)
 	}
 	if len(without) == 0 {
@@ -59,8 +59,10 @@ func (s Status) writeReasons(out *cli.Text, container string, decisions []Decisi
 	for _, gpu := range without {
 		list = append(list, s.vfsAround(gpu, container))
 	}
-	fmt.Fprintf(out, "%s %s: for %s there is no VF of its own on its switch\n   next: %s\n\n", container, verb,
-		cli.Count(len(without), "GPU"), nextStep(container, list, wanted))
+	out.Line(container, " ", verb, ": for ", cli.Count(len(without), "GPU"),
+		" there is no VF of its own on its switch")
+	out.Line("   next: ", nextStep(container, list, wanted))
+	out.Line()
 	out.Row("   GPU", "SWITCH", "NUMA", "VFS FREE NOW", "VFS HELD BY")
 	for _, a := range list {
 		out.Row("   "+a.gpu.ID, a.gpu.Switch, numaText(a.gpu.NUMA), Count{len(a.free), a.all},

@@ -3,7 +3,6 @@
 package coordinator
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -73,7 +72,7 @@ func TestReasons(t *testing.T) {
 `
 		var got cli.Text
 		node(c.beside...).writeReasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
-		if diff := cmp.Diff(want, string(got.Bytes())); diff != "" {
+		if diff := cmp.Diff(want, got.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -109,7 +108,7 @@ func TestReasonsOfARefusal(t *testing.T) {
 `
 	var got cli.Text
 	s.writeReasons(&got, "team/strict/c", refused)
-	if diff := cmp.Diff(want, string(got.Bytes())); diff != "" {
+	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -131,8 +130,8 @@ func TestNextOfUnequalNumbers(t *testing.T) {
 		refused := []Decision{{Container: "team/strict/c", Refusal: "refuse", Pairs: pairs}}
 		s.writeReasons(&got, "team/strict/c", refused)
 		const want = "   next: ask for as many VFs as GPUs: the numbers differ, and switch 0000:2c:00.0 has 1 VF\n"
-		if !strings.Contains(string(got.Bytes()), want) {
-			t.Errorf("%s: no %q in\n%s", name, want, string(got.Bytes()))
+		if !strings.Contains(got.String(), want) {
+			t.Errorf("%s: no %q in\n%s", name, want, got.String())
 		}
 	}
 }
@@ -146,7 +145,7 @@ func TestNoReasons(t *testing.T) {
 	s.writeReasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
 	s.Resources[1].Devices = nil
 	s.writeReasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
-	if text := got.Bytes(); len(text) > 0 {
+	if text := got.String(); text != "" {
 		t.Errorf("got %q", text)
 	}
 }
@@ -161,8 +160,8 @@ func TestUnenforced(t *testing.T) {
 		},
 	} {
 		table := NewStatus(&api.StatusResponse{Alignment: alignment}).Table()
-		_, got, _ := bytes.Cut(table, []byte("\n"))
-		if string(got) != want {
+		_, got, _ := strings.Cut(table.String(), "\n")
+		if got != want {
 			t.Errorf("%v: %q, want %q", alignment, got, want)
 		}
 	}

@@ -29,7 +29,7 @@ func TestManyContainers(t *testing.T) {
 	if !r.FitsEmpty || r.FitsNow || !strings.HasPrefix(r.Next, "wait for free devices, ") {
 		t.Errorf("fits now: %v, the empty node: %v, next: %s", r.FitsNow, r.FitsEmpty, r.Next)
 	}
-	text := string(r.Text())
+	text := r.Text().String()
 	if lines := strings.Count(text, "\n"); lines > 200 || !strings.Contains(text, "and 7985 containers more") {
 		t.Errorf("%d lines, want at most 200:\n%.2000s", lines, text)
 	}

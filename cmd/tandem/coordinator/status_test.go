@@ -52,7 +52,7 @@ SWITCH        NUMA  RESOURCE       DEVICE        ADDRESS       STATE            
 0000:09:00.0  1     amd.com/gpu    b             0000:11:00.0  stranded              -
               1     amd.com/gpu    d             0000:11:00.0  allocated, unhealthy  -
 `
-	if diff := cmp.Diff(want, string(s.WideTable())); diff != "" {
+	if diff := cmp.Diff(want, s.WideTable().String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
 }

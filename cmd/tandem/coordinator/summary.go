@@ -5,7 +5,6 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -17,35 +16,36 @@ import (
 )
 
 // Table returns the state of the node for people: the totals, and a line for each switch.
-func (s Status) Table() []byte {
+func (s Status) Table() *cli.Text {
 	var out cli.Text
 	s.writeHead(&out)
 	lines := s.groupBySwitch()
 	if len(lines) > 0 {
-		out.Row("\nSWITCH", "NUMA", "FREE GPUS", "FREE VFS", "OWNERS")
+		out.Line()
+		out.Row("SWITCH", "NUMA", "FREE GPUS", "FREE VFS", "OWNERS")
 	}
 	for _, line := range lines {
 		out.Row(cmp.Or(line.name, "?"), cmp.Or(strings.Join(line.nodes, ","), "-"), line.gpus, line.vfs,
 			line.describeOwners())
 	}
-	return out.Bytes()
+	return &out
 }
 
 // WideTable returns a line for each device, by switch. There is no column of addresses if the IDs have them.
-func (s Status) WideTable() []byte {
+func (s Status) WideTable() *cli.Text {
 	var out cli.Text
 	s.writeHead(&out)
 	rows := s.deviceRows()
 	addresses := slices.ContainsFunc(rows, deviceRow.addressApart)
-	write := func(name, numa, resource, id, address, state, owner string) {
-		if addresses {
-			out.Row(name, numa, resource, id, address, state, owner)
-		} else {
-			out.Row(name, numa, resource, id, state, owner)
+	write := func(cells ...any) {
+		if !addresses {
+			cells = slices.Delete(cells, 4, 5)
 		}
+		out.Row(cells...)
 	}
 	if len(rows) > 0 {
-		write("\nSWITCH", "NUMA", "RESOURCE", "DEVICE", "ADDRESS", "STATE", "OWNER")
+		out.Line()
+		write("SWITCH", "NUMA", "RESOURCE", "DEVICE", "ADDRESS", "STATE", "OWNER")
 	}
 	for i, r := range rows {
 		name, address := cmp.Or(r.Switch, "?"), "-"
@@ -57,13 +57,14 @@ func (s Status) WideTable() []byte {
 		}
 		write(name, numaText(r.NUMA), r.resource, r.ID, address, r.stateText(), r.ownerText())
 	}
-	return out.Bytes()
+	return &out
 }
 
 // writeHead writes a line of totals, then the plugins, then the faults.
-func (s Status) writeHead(w io.Writer) {
+func (s Status) writeHead(w *cli.Text) {
 	parts := s.summaryParts()
-	fmt.Fprintf(w, "%s; %s\n", strings.Join(parts[:len(parts)-1], ", "), parts[len(parts)-1])
+	last := parts[len(parts)-1]
+	w.Line(strings.Join(parts[:len(parts)-1], ", "), "; ", verdicts[last].Of(last))
 	for _, p := range s.Plugins {
 		pid := "in another PID namespace"
 		if p.PID != 0 {
@@ -75,29 +76,29 @@ func (s Status) writeHead(w io.Writer) {
 				p.Protocol, strings.Join(p.Resources, ", "))
 			continue
 		}
-		fmt.Fprintf(w, "plugin %s, %s, %s, protocol %s: %s\n", pid, p.Role, version, p.Protocol,
+		w.Line(fmt.Sprintf("plugin %s, %s, %s, protocol %s: ", pid, p.Role, version, p.Protocol),
 			s.listRegistrations(p.Resources))
 	}
 	for _, r := range s.Resources {
 		if !r.Connected {
-			fmt.Fprintf(w, "STALE %s: its plugin is away; %s as they were known last\n", r.Name,
-				cli.Count(len(r.Devices), "device"))
+			w.Line(cli.Doubtful.Of("STALE"), fmt.Sprintf(" %s: its plugin is away; %s as they were known last", r.Name,
+				cli.Count(len(r.Devices), "device")))
 		}
 	}
 	if s.Kubelet.IsDown() {
-		fmt.Fprintf(w, "KUBELET DOWN: %s; owners are those known last\n", s.Kubelet.Why)
+		w.Line(cli.Bad.Of("KUBELET DOWN"), ": ", s.Kubelet.Why, "; owners are those known last")
 	}
 	if text := s.Alignment.WhyUnenforced(); text != "" {
-		fmt.Fprintln(w, "NOT ENFORCED", text)
+		w.Line(cli.Doubtful.Of("NOT ENFORCED"), " ", text)
 	}
 	for _, note := range s.Notes {
-		fmt.Fprintln(w, "NOTE", note)
+		w.Line("NOTE ", note)
 	}
 	for _, d := range s.Degraded {
-		fmt.Fprintln(w, "DEGRADED", d)
+		w.Line(cli.Doubtful.Of("DEGRADED"), " ", d)
 	}
 	for _, text := range s.ListUnsound() {
-		fmt.Fprintln(w, "HEALTH", text)
+		w.Line(cli.Doubtful.Of("HEALTH"), " ", text)
 	}
 }
 
@@ -114,8 +115,18 @@ func (s Status) summaryParts() []string {
 	}
 }
 
+// verdicts are those of states and of health.
+var verdicts = map[string]cli.Verdict{
+	"kubelet " + kubeletUp: cli.Good, "kubelet " + kubeletDown: cli.Bad, notRegistered: cli.Doubtful,
+	device.Failed: cli.Bad, device.Degraded: cli.Doubtful,
+	string(picture.Unhealthy): cli.Bad, string(picture.AllocatedUnhealthy): cli.Bad,
+}
+
+// notRegistered is the state of a resource whose devices the kubelet does not use.
+const notRegistered = "NOT REGISTERED"
+
 // listRegistrations lists resources, and whether the kubelet uses their devices.
-func (s Status) listRegistrations(resources []string) string {
+func (s Status) listRegistrations(resources []string) cli.Cell {
 	said := map[string]string{}
 	for _, r := range s.Resources {
 		switch {
@@ -124,21 +135,22 @@ func (s Status) listRegistrations(resources []string) string {
 		case *r.Registered:
 			said[r.Name] = "registered"
 		default:
-			said[r.Name] = "NOT REGISTERED"
+			said[r.Name] = notRegistered
 		}
 	}
-	var list []string
+	var list []any
 	for _, name := range resources {
-		list = append(list, name+" "+cmp.Or(said[name], "registered ?"))
+		state := cmp.Or(said[name], "registered ?")
+		list = append(list, cli.NewCell(name, " ", verdicts[state].Of(state)))
 	}
-	return strings.Join(list, ", ")
+	return cli.JoinCells(list, ", ")
 }
 
 // unsound is a group of devices that are failed or degraded for one reason.
 type unsound struct{ health, reason, resource string }
 
 // ListUnsound returns a text for each group of failed and degraded devices, failed ones first.
-func (s Status) ListUnsound() (list []string) {
+func (s Status) ListUnsound() (list []cli.Cell) {
 	groups := map[unsound][]string{}
 	for _, r := range s.deviceRows() {
 		if r.Health != "" {
@@ -152,8 +164,8 @@ func (s Status) ListUnsound() (list []string) {
 	}) {
 		ids := groups[of]
 		slices.Sort(ids)
-		list = append(list, fmt.Sprintf("%s of %s %s: %s: %s", cli.Count(len(ids), "device"), of.resource,
-			of.health, of.reason, shortList(ids)))
+		list = append(list, cli.NewCell(cli.Count(len(ids), "device"), " of ", of.resource, " ",
+			verdicts[of.health].Of(of.health), ": ", of.reason, ": ", shortList(ids)))
 	}
 	return list
 }
@@ -171,13 +183,13 @@ func shortList(ids []string) string {
 // addressApart reports whether the ID lacks the address.
 func (r deviceRow) addressApart() bool { return !strings.Contains(r.ID, r.Address) }
 
-func (r deviceRow) stateText() string {
-	text := string(r.State)
+func (r deviceRow) stateText() cli.Cell {
+	text := cli.NewCell(verdicts[string(r.State)].Of(r.State))
 	if r.Health != "" {
-		text += " (" + r.Health + ": " + r.Reason + ")"
+		text = cli.NewCell(text, " (", verdicts[r.Health].Of(r.Health), ": ", r.Reason, ")")
 	}
 	if r.stale {
-		text += " (stale)"
+		text = cli.NewCell(text, " (stale)")
 	}
 	return text
 }
@@ -243,18 +255,21 @@ func (l *switchRow) markRow(name string, r deviceRow) {
 }
 
 // describeOwners returns the first owners, and the numbers of devices in the states of marks.
-func (l *switchRow) describeOwners() string {
+func (l *switchRow) describeOwners() cli.Cell {
 	const few = 2
-	said := slices.Clone(l.owners[:min(few, len(l.owners))])
+	var said []any
+	for _, owner := range l.owners[:min(few, len(l.owners))] {
+		said = append(said, owner)
+	}
 	if more := len(l.owners) - few; more > 0 {
 		said = append(said, fmt.Sprintf("%d more", more))
 	}
 	for _, mark := range marks {
 		if c := l.marks[mark]; c != nil {
-			said = append(said, "("+c.listCounts()+" "+mark+")")
+			said = append(said, cli.NewCell("(", c.listCounts(), " ", verdicts[mark].Of(mark), ")"))
 		}
 	}
-	return cmp.Or(strings.Join(said, " "), "-")
+	return cli.JoinCells(said, " ")
 }
 
 // numaText returns the number of a NUMA node, "-" for devices without one.

@@ -208,22 +208,22 @@ func (n *Node) admittedPairs(requests model.Requests) (fits []string) {
 const mostShown = 16
 
 // Text returns the rejection for people: the verdict and the next step first.
-func (r Rejection) Text() []byte {
+func (r Rejection) Text() *cli.Text {
 	var out cli.Text
 	node := "this node"
 	if r.Node != "" {
 		node = "node " + r.Node
 	}
-	fmt.Fprintf(&out, "%s was rejected by the kubelet's Topology Manager on %s (policy %s, scope %s)\n",
-		r.Pod, node, r.Policy, r.Scope)
+	out.Line(r.Pod, " ", cli.Bad.Of("was rejected"), fmt.Sprintf(
+		" by the kubelet's Topology Manager on %s (policy %s, scope %s)", node, r.Policy, r.Scope))
 	if r.Assumed != "" {
 		fmt.Fprintf(&out, "   policy and scope are assumed: %s\n", r.Assumed)
 	}
-	fmt.Fprintf(&out, "   why   %s\n", r.Verdict)
+	out.Row("   why ", r.Verdict)
 	if r.Then != "" {
-		fmt.Fprintf(&out, "   then  %s%s\n", r.describeTime(), r.Then)
+		out.Row("   then", r.describeTime()+r.Then)
 	}
-	fmt.Fprintf(&out, "   next  %s\n", r.Next)
+	out.Row("   next", r.Next)
 	for i, c := range r.Containers {
 		if i == mostShown {
 			fmt.Fprintf(&out, "\n   and %s more\n", cli.Count(len(r.Containers)-i, "container"))
@@ -236,16 +236,18 @@ func (r Rejection) Text() []byte {
 		r.writeSwitches(&out)
 	}
 	if len(r.Holders) > 0 {
-		out.Row("\n   HELD BY", "RESOURCE", "NUMA", "DEVICES", "SINCE")
+		out.Line()
+		out.Row("   HELD BY", "RESOURCE", "NUMA", "DEVICES", "SINCE")
 		for _, h := range r.Holders {
 			out.Row("   "+h.Pod, h.Resource, numaText(h.Node), h.Devices, r.orderOf(h))
 		}
 	}
-	return []byte(cli.PrintableLines(string(out.Bytes())))
+	return &out
 }
 
 func (r Rejection) writeResources(out *cli.Text) {
-	out.Row("\n   RESOURCE", "REQUESTED", "NUMA", "FREE NOW")
+	out.Line()
+	out.Row("   RESOURCE", "REQUESTED", "NUMA", "FREE NOW")
 	for _, resource := range r.Resources {
 		name, requested := resource.Name, fmt.Sprint(resource.Requested)
 		for _, count := range resource.NUMA {
@@ -275,7 +277,8 @@ func (r Rejection) writeSwitches(out *cli.Text) {
 		}
 		out.Row(cells...)
 	}
-	line("\n   SWITCH, FREE NOW", func(resource string) string { return resource })
+	out.Line()
+	line("   SWITCH, FREE NOW", func(resource string) string { return resource })
 	for _, name := range names {
 		line("   "+name, func(resource string) string { return cmp.Or(free[name][resource], "-") })
 	}

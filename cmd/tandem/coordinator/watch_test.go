@@ -10,7 +10,16 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 )
+
+// newText returns a text of one line.
+func newText(line string) *cli.Text {
+	var text cli.Text
+	text.Line(line)
+	return &text
+}
 
 // An unchanged result is shown once; a failure is reported once, and the next result is shown even if
 // unchanged.
@@ -18,10 +27,10 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		answers := strings.Fields("a a b b !one !one !two b b a")
-		const want = "a|b|b|a|"
+		const want = "a\nb\nb\na\n"
 		start, asked := time.Now(), 0
 		ctx, cancel := context.WithCancel(t.Context())
-		look := func(context.Context) ([]byte, error) {
+		look := func(context.Context) (*cli.Text, error) {
 			if asked == len(answers) {
 				cancel()
 				return nil, errors.New("cancelled")
@@ -30,11 +39,11 @@ func TestWatch(t *testing.T) {
 			if text, failed := strings.CutPrefix(answers[asked-1], "!"); failed {
 				return nil, errors.New(text)
 			}
-			return []byte(answers[asked-1]), nil
+			return newText(answers[asked-1]), nil
 		}
 		var out, problems bytes.Buffer
-		if err := watchChanges(ctx, &problems, look, func(shown []byte) error {
-			out.Write(append(shown, '|'))
+		if err := watchChanges(ctx, &problems, look, func(shown *cli.Text) error {
+			out.WriteString(shown.String())
 			return nil
 		}); err != nil {
 			t.Error(err)
@@ -52,12 +61,13 @@ func TestWatch(t *testing.T) {
 func TestWatchEnds(t *testing.T) {
 	t.Parallel()
 	away, full := errors.New("nobody answers"), errors.New("no space left")
-	look := func(context.Context) ([]byte, error) { return []byte("a"), nil }
-	fails := func(context.Context) ([]byte, error) { return nil, away }
+	look := func(context.Context) (*cli.Text, error) { return newText("a"), nil }
+	fails := func(context.Context) (*cli.Text, error) { return nil, away }
 	if err := watchChanges(t.Context(), nil, fails, nil); !errors.Is(err, away) {
 		t.Errorf("the first question fails: %v", err)
 	}
-	if err := watchChanges(t.Context(), nil, look, func([]byte) error { return full }); !errors.Is(err, full) {
+	show := func(*cli.Text) error { return full }
+	if err := watchChanges(t.Context(), nil, look, show); !errors.Is(err, full) {
 		t.Errorf("nothing can be written: %v", err)
 	}
 }

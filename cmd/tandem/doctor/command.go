@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
@@ -116,7 +115,7 @@ func (x *examiner) runDoctor(cmd *cobra.Command) error {
 		return err
 	}
 	found := Examine(x.node)
-	if err := x.format.Write(cmd, found, func() []byte { return x.reportText(found) }); err != nil {
+	if err := x.format.Write(cmd, found, func() *cli.Text { return x.reportText(found) }); err != nil {
 		return err
 	}
 	return exitError(found.Findings)
@@ -126,18 +125,18 @@ func (x *examiner) runDoctor(cmd *cobra.Command) error {
 var ofRecordings = []string{"machine", "topology-file", "config", "output", cli.Colour}
 
 // reportText returns a report for people.
-func (x *examiner) reportText(found Findings) []byte {
-	var out bytes.Buffer
+func (x *examiner) reportText(found Findings) *cli.Text {
+	var out cli.Text
 	if x.node.Mode == coordination.DRA {
-		out.WriteString("This node is in DRA mode: the scheduler allocates devices, and the settings of the " +
+		fmt.Fprint(&out, "This node is in DRA mode: the scheduler allocates devices, and the settings of the "+
 			"kubelet's managers are not checked.\n\n")
 	}
-	out.Write(x.node.Pools.Text())
+	x.node.Pools.writeTo(&out)
 	if found.Remark != "" {
 		fmt.Fprintf(&out, "%s\n\n", found.Remark)
 	}
 	writeFindings(&out, found.Findings)
-	return out.Bytes()
+	return &out
 }
 
 // exitError returns the error for the exit code, or nil without findings.

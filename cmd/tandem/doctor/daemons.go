@@ -60,7 +60,11 @@ var daemonChecks = []check{
 				"docs/health.md has each reason",
 			"a device is good again a minute after its last cause; docs/health.md has the time of each cause",
 		},
-		find: func(n *Node, f *Finding) { f.Evidence = n.status.ListUnsound() },
+		find: func(n *Node, f *Finding) {
+			for _, text := range n.status.ListUnsound() {
+				f.addSeen("%s", text)
+			}
+		},
 	},
 }
 

@@ -23,7 +23,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -175,23 +174,26 @@ type Findings struct {
 	Remark string `json:"remark,omitempty"`
 }
 
+// marks are the verdicts of the text for people.
+var marks = map[Severity]cli.Verdict{Error: cli.Bad, Warning: cli.Doubtful, Unknown: cli.Doubtful}
+
 // writeFindings writes findings for people.
-func writeFindings(out io.Writer, findings []Finding) {
+func writeFindings(out *cli.Text, findings []Finding) {
 	counts := map[Severity]int{}
 	for _, f := range findings {
 		counts[f.Severity]++
-		fmt.Fprintf(out, "%s %s: %s\n", strings.ToUpper(string(f.Severity)), f.ID, f.Summary)
+		out.Line(marks[f.Severity].Of(strings.ToUpper(string(f.Severity))), " ", f.ID, ": ", f.Summary)
 		for _, seen := range f.Evidence {
-			fmt.Fprintf(out, "  seen  %s\n", seen)
+			out.Row("  seen", seen)
 		}
-		fmt.Fprintf(out, "  why   %s\n", f.Why)
+		out.Row("  why", f.Why)
 		for _, fix := range f.Fix {
-			fmt.Fprintf(out, "  fix   %s\n", fix)
+			out.Row("  fix", fix)
 		}
-		fmt.Fprintln(out)
+		out.Line()
 	}
 	if len(findings) == 0 {
-		fmt.Fprintln(out, "No problem prevents GPUs and VFs on the same switch on this node.")
+		out.Line(cli.Good.Of("No problem"), " prevents GPUs and VFs on the same switch on this node.")
 		return
 	}
 	fmt.Fprintf(out, "%d found: errors %d, warnings %d, unknown %d\n", len(findings), counts[Error],

@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,9 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
@@ -190,31 +191,32 @@ func (p Pools) driverFix() []string {
 	return []string{"correct the driver in config.json: " + strings.Join(misspelt, ", ")}
 }
 
-// Text returns the result for people, empty if every device is selected.
-func (p Pools) Text() []byte {
-	var out bytes.Buffer
-	for _, note := range p.Notes {
-		fmt.Fprintf(&out, "  note  %s\n", note)
+// writeTo writes the result for people, nothing if every device is selected.
+func (p Pools) writeTo(out *cli.Text) {
+	short := slices.DeleteFunc(slices.Clone(p.Choices), func(c pools.Choice) bool {
+		return c.Rejected == 0 && c.Selected > 0
+	})
+	if len(p.Notes)+len(short) == 0 {
+		return
 	}
-	for _, c := range p.Choices {
-		if c.Rejected > 0 || c.Selected == 0 {
-			name := c.Resource
-			if c.Of > 1 {
-				name += fmt.Sprintf(", selector %d of %d", c.Selector, c.Of)
-			}
-			fmt.Fprintf(&out, "  %s: selects %d, rejects %d\n", name, c.Selected, c.Rejected)
+	out.Line("Pools of ", p.File, ":")
+	for _, note := range p.Notes {
+		out.Row("  note", note)
+	}
+	for _, c := range short {
+		name := c.Resource
+		if c.Of > 1 {
+			name += fmt.Sprintf(", selector %d of %d", c.Selector, c.Of)
 		}
+		fmt.Fprintf(out, "  %s: selects %d, rejects %d\n", name, c.Selected, c.Rejected)
 		if c.Rejected > 0 {
-			fmt.Fprintf(&out, "    by       %s\n", c.Summary())
+			out.Row("    by     ", c.Summary())
 		}
 		for _, miss := range c.Nearest {
-			fmt.Fprintf(&out, "    nearest  %s\n", miss)
+			out.Row("    nearest", miss)
 		}
 	}
-	if out.Len() == 0 {
-		return nil
-	}
-	return fmt.Appendf(nil, "Pools of %s:\n%s\n", p.File, out.Bytes())
+	out.Line()
 }
 
 // largestConfigMap is the limit of a ConfigMap's data (validation of core/v1 in Kubernetes).

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -186,6 +188,24 @@ type Pair struct {
 	VF       string         `json:"vf"`
 	Distance topology.Level `json:"distance"`          // UNK without a GPU
 	Bridges  *int           `json:"bridges,omitempty"` // crossed ones; absent if unknown
+}
+
+// MarkDistances returns a text such as "2 pairs: 1 PIX, 1 SYS" with verdicts on its distances.
+func MarkDistances(text string) (marked cli.Cell) {
+	for word := range strings.SplitAfterSeq(text, " ") {
+		name := strings.TrimRight(word, " ,;")
+		var level topology.Level
+		_ = level.UnmarshalText([]byte(name)) // UNK for another word
+		verdict := cli.Doubtful
+		if level.Direct() {
+			verdict = cli.Good
+		}
+		if level.String() != name {
+			verdict = ""
+		}
+		marked = cli.NewCell(marked, verdict.Of(name), word[len(name):])
+	}
+	return marked
 }
 
 // NewPair converts a pair of package placement.

@@ -5,7 +5,6 @@ package machine
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,17 +161,17 @@ func newComplex(c topology.Complex) Complex {
 }
 
 // writeComplexes writes a line for each complex.
-func (m *Matrix) writeComplexes(out io.Writer) {
+func (m *Matrix) writeComplexes(out *cli.Text) {
 	for i, c := range m.Complexes {
 		if i == 0 {
-			fmt.Fprintln(out)
+			out.Line()
 		}
-		fmt.Fprintf(out, "%s: %s with %s", c.describeComplex(), listAddresses(c.GPUs, "no GPU"),
-			listAddresses(c.NICs, "no NIC"))
+		fault := ""
 		if c.Fault != "" {
-			fmt.Fprintf(out, "; not near: %s", c.Fault)
+			fault = "; not near: " + c.Fault
 		}
-		fmt.Fprintln(out)
+		fmt.Fprintf(out, "%s: %s with %s%s\n", c.describeComplex(), listAddresses(c.GPUs, "no GPU"),
+			listAddresses(c.NICs, "no NIC"), fault)
 	}
 }
 
@@ -218,11 +217,11 @@ const xgmiLegend = `XGMI1  direct XGMI link; XGMI2 and on: as many hops
 
 // Table returns the matrix as text: one line per GPU, one column per GPU and NIC, and a legend of the short
 // names.
-func (m *Matrix) Table() []byte {
+func (m *Matrix) Table() *cli.Text {
 	var out cli.Text
 	if len(m.GPUs) > 0 {
 		m.writeCells(&out)
-		fmt.Fprintln(&out)
+		out.Line()
 	}
 	m.writeNames(&out)
 	m.writeComplexes(&out)
@@ -236,7 +235,7 @@ func (m *Matrix) Table() []byte {
 	if len(m.Links) > 0 {
 		fmt.Fprint(&out, xgmiLegend)
 	}
-	return out.Bytes()
+	return &out
 }
 
 func (m *Matrix) writeCells(out *cli.Text) {

@@ -36,28 +36,32 @@ type Plan struct {
 func (p *Plan) IsRejected() bool { return p.rejected }
 
 // Table returns a table for people.
-func (p *Plan) Table() []byte {
+func (p *Plan) Table() *cli.Text {
 	var out cli.Text
 	switch {
 	case len(p.Pairs) > 0:
 		out.Row("GPU", "VF", "DISTANCE")
 		for _, pair := range p.Pairs {
-			out.Row(pair.GPU, pair.VF, pair.Distance)
+			out.Row(pair.GPU, pair.VF, MarkDistances(pair.Distance.String()))
 		}
 	case len(p.GPUs) > 0:
-		out.Row("GPU\n" + strings.Join(p.GPUs, "\n"))
+		fmt.Fprintf(&out, "GPU\n%s\n", strings.Join(p.GPUs, "\n"))
 	default:
-		out.Row("VF\n" + strings.Join(p.VFs, "\n"))
+		fmt.Fprintf(&out, "VF\n%s\n", strings.Join(p.VFs, "\n"))
 	}
-	fmt.Fprintln(&out)
+	out.Line()
 	for _, node := range p.Nodes {
 		fmt.Fprintf(&out, "NUMA node %d\n", node)
 	}
 	if p.Note != "" {
-		fmt.Fprintf(&out, "note: %s\n", p.Note)
+		verdict := cli.Doubtful
+		if p.rejected {
+			verdict = cli.Bad
+		}
+		out.Line(verdict.Of("note:"), " ", p.Note)
 	}
-	fmt.Fprintln(&out, p.Reason)
-	return out.Bytes()
+	out.Line(MarkDistances(p.Reason))
+	return &out
 }
 
 // Question is a container's request, and the devices in use.

@@ -152,21 +152,21 @@ func (p portFacts) stateName() string {
 }
 
 func (v *Verbose) writeTo(out *cli.Text) {
-	out.Row()
+	out.Line()
 	for i, g := range v.GPUs {
 		out.Row(fmt.Sprint("GPU", i), g.PCIe, iommuText(g.IOMMU))
 	}
 	for i, n := range v.NICs {
 		cells := []any{fmt.Sprint("NIC", i), n.PCIe, iommuText(n.IOMMU)}
 		for _, p := range n.Ports {
-			cells = append(cells, fmt.Sprintf("%s port %d: %s, %s", cli.Printable(p.Device), p.Port,
-				cmp.Or(cli.Printable(p.stateName()), "state unknown"),
-				cmp.Or(cli.Printable(p.Rate), "rate unknown")))
+			cells = append(cells, fmt.Sprintf("%s port %d: %s, %s", p.Device, p.Port,
+				cmp.Or(p.stateName(), "state unknown"),
+				cmp.Or(p.Rate, "rate unknown")))
 		}
 		out.Row(cells...)
 	}
 	if len(v.Pairs) > 0 {
-		out.Row()
+		out.Line()
 	}
 	for _, p := range v.Pairs {
 		out.Row(fmt.Sprintf("GPU%d NIC%d", p.gpu, p.nic), p.word, p.describeTraffic())
@@ -208,5 +208,5 @@ func iommuText(group string) string {
 	if group == "" {
 		return "no IOMMU group"
 	}
-	return "IOMMU group " + cli.Printable(group)
+	return "IOMMU group " + group
 }

@@ -88,7 +88,7 @@ func (q *qualifier) runQualify(cmd *cobra.Command) error {
 		return err
 	}
 	if q.file == "" { // standard output is the report
-		_, err = cmd.ErrOrStderr().Write(report.Table())
+		_, err = fmt.Fprint(cmd.ErrOrStderr(), report.Table())
 	} else {
 		err = q.format.Show(cmd, report.Table())
 	}

@@ -421,7 +421,7 @@ func TestNotes(t *testing.T) {
 		t.Errorf("in another order of the plugins (-want +got):\n%s", diff)
 	}
 	slices.Reverse(e.Status.Resources)
-	text := string(r.Table())
+	text := r.Table().String()
 	for _, want := range []string{
 		"offer: vf " + e.Status.Resources[1].Devices[0].Address + " is degraded\n",
 		"offer: resource 2 of config.json, selector 2: pfNames rejects 3 devices\n",
@@ -485,7 +485,7 @@ func TestManyDetails(t *testing.T) {
 	for i := range most + 2 {
 		e.Findings = append(e.Findings, doctor.Finding{ID: fmt.Sprint("finding-", i), Severity: doctor.Warning})
 	}
-	text := string(report(t, e).Table())
+	text := report(t, e).Table().String()
 	if got := strings.Count(text, "findings: finding-"); got != most ||
 		!strings.Contains(text, "findings: and 2 more\n") {
 		t.Errorf("%d details of %d:\n%s", got, most+2, text)
@@ -600,7 +600,7 @@ func TestForeignReport(t *testing.T) {
 	if err := r.Judge(); err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(r.Table())) {
+	for line := range strings.Lines(r.Table().String()) {
 		forged := strings.HasPrefix(line, "nccl:") || strings.HasPrefix(line, "traffic  passed")
 		if forged || strings.Contains(line, "\x1b") {
 			t.Errorf("a text of the report is the line %q", line)

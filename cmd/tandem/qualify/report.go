@@ -164,12 +164,15 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 // most is the number of details that Table shows of a part.
 const most = 8
 
+// marks are the verdicts of the text for people.
+var marks = map[Verdict]cli.Verdict{passed: cli.Good, incomplete: cli.Doubtful, failed: cli.Bad}
+
 // Table returns the results for people. A text of a foreign report cannot start a line.
-func (r *Report) Table() []byte {
+func (r *Report) Table() *cli.Text {
 	var out cli.Text
 	out.Row("PART", "VERDICT", "RESULT")
 	for _, result := range r.Results {
-		out.Row(result.Part, result.Verdict, cli.Printable(result.Summary))
+		out.Row(result.Part, marks[result.Verdict].Of(result.Verdict), result.Summary)
 	}
 	for _, result := range r.Results {
 		for i, detail := range result.Details {
@@ -178,10 +181,10 @@ func (r *Report) Table() []byte {
 				break
 			}
 			if i == 0 {
-				fmt.Fprintln(&out)
+				out.Line()
 			}
-			fmt.Fprintf(&out, "%s: %s\n", result.Part, cli.Printable(detail))
+			out.Line(result.Part, ": ", detail)
 		}
 	}
-	return out.Bytes()
+	return &out
 }

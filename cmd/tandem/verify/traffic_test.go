@@ -303,7 +303,7 @@ func TestTableOfReport(t *testing.T) {
 
 traffic to the next pair, 1 s for each pair; threshold 80 % of the best pair
 `
-	if diff := cmp.Diff(want, string(out.Bytes())); diff != "" {
+	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -245,12 +245,15 @@ func (p TrafficPair) tableCells() []any {
 	}
 }
 
-func (p TrafficPair) describeVerdict() string {
-	text := p.Verdict
-	if p.inHost() {
-		text += " in host memory"
+func (p TrafficPair) describeVerdict() cli.Cell {
+	verdict, where := cli.Bad, ""
+	if p.IsGood() {
+		verdict = cli.Good
 	}
-	return strings.Join(append([]string{text}, p.Reasons...), ", ")
+	if p.inHost() {
+		where = " in host memory"
+	}
+	return cli.NewCell(verdict.Of(p.Verdict), strings.Join(append([]string{where}, p.Reasons...), ", "))
 }
 
 // listNotes returns what the numbers do not prove.

@@ -256,26 +256,26 @@ func (r *Verification) fail(format string, args ...any) {
 }
 
 // Table returns a table for people.
-func (r *Verification) Table() []byte {
+func (r *Verification) Table() *cli.Text {
 	var out cli.Text
 	if len(r.Pairs) > 0 {
 		out.Row("GPU", "VF", "DISTANCE", "RDMA", "NETDEV")
 	}
 	for _, p := range r.Pairs {
 		i := slices.IndexFunc(r.VFs, func(vf VF) bool { return vf.Address.String() == p.VF })
-		out.Row(p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(r.VFs[i].RDMA, ","), "-"),
-			cmp.Or(strings.Join(r.VFs[i].Netdevs, ","), "-"))
+		out.Row(p.GPU, p.VF, machine.MarkDistances(p.Distance.String()),
+			cmp.Or(strings.Join(r.VFs[i].RDMA, ","), "-"), cmp.Or(strings.Join(r.VFs[i].Netdevs, ","), "-"))
 	}
 	if len(r.Pairs) > 0 {
-		fmt.Fprintln(&out)
+		out.Line()
 	}
 	if r.Traffic != nil {
 		r.Traffic.writeTable(&out)
-		fmt.Fprintln(&out)
+		out.Line()
 	}
-	verdict, order := "verified", "in the order of the lists"
+	verdict, order := cli.Good.Of("verified"), "in the order of the lists"
 	if len(r.Failures) > 0 {
-		verdict = "not verified"
+		verdict = cli.Bad.Of("not verified")
 	}
 	switch {
 	case len(r.GPUs) != len(r.VFs):
@@ -287,10 +287,10 @@ func (r *Verification) Table() []byte {
 	if r.PairsFile == "absent" {
 		file = "no pairs.json" // no problem: the file is optional
 	}
-	fmt.Fprintf(&out, "%s: %s, %s, pairs %s, %s\n", verdict, cli.Count(len(r.GPUs), "GPU"),
-		cli.Count(len(r.VFs), "VF"), order, file)
+	out.Line(verdict, fmt.Sprintf(": %s, %s, pairs %s, %s", cli.Count(len(r.GPUs), "GPU"),
+		cli.Count(len(r.VFs), "VF"), order, file))
 	for _, pair := range r.Trusted {
 		fmt.Fprintf(&out, "by pairs.json alone, because only root reads keyword V3 of the vpd files: %s\n", pair)
 	}
-	return out.Bytes()
+	return &out
 }
