@@ -33,8 +33,7 @@ type Config struct {
 	// Rejected is called after each answer of a source, with the pods that the kubelet's Topology Manager has
 	// rejected. Must return immediately; may be nil.
 	Rejected func([]Rejected)
-	// Enforced is called while Run runs, with the first Enforcement and each other one. Must return immediately;
-	// may be nil.
+	// Enforced is called with the Enforcement after each look of Run. Must return immediately; may be nil.
 	Enforced func(Enforcement)
 	// Readers read pods in place of a source's own connection.
 	Readers map[Source]Reader
@@ -120,14 +119,12 @@ func listFrom(list lister, config Config) func(context.Context) ([]Pod, error) {
 // question does not wait for a connection, and the log shows failing sources at the start. Run may be called
 // again.
 func (s *Sources) Run(ctx context.Context) {
-	var told Enforcement
 	for ctx.Err() == nil {
 		unanswered := s.askBest(ctx)
 		now, changed := s.Enforcement()
-		if s.enforced != nil && now != told && ctx.Err() == nil {
+		if s.enforced != nil && ctx.Err() == nil {
 			s.enforced(now)
 		}
-		told = now
 		select {
 		case <-ctx.Done():
 		case <-changed: // by a question

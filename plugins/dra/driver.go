@@ -40,8 +40,8 @@
 //   - claim statuses to write: claims.json; one per claim; each Prepare, every 10 minutes; claims.json. An
 //     existing status stays.
 //   - features of the API server, and gates that lost fields: its version and dry runs; one, 2 gates; at the
-//     start, every 10 minutes; the answer. A gate is on again after 2, 4, 8 … good dry runs; never read:
-//     nothing is published.
+//     start, every 10 minutes; the answer. A gate is on again by a good dry run an hour after its loss; never
+//     read: nothing is published.
 package dra
 
 import (

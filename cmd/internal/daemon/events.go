@@ -87,6 +87,8 @@ type eventSender struct {
 	// those of earlier calls that were good, or bad for another reason, since; at most queueLength
 	recovered map[coordination.Unsound]bool
 	many      bool // there were more: from then on all count as recovered
+
+	unenforced unenforced
 }
 
 // openEvents returns a Sender; Run sends.
@@ -149,12 +151,36 @@ func (s *eventSender) Rejected(pods []intent.Rejected) {
 	s.told = told
 }
 
-// Unenforced queues an event about the node, whose pods' annotations are not enforced for a reason that
-// lasts. Unenforced never blocks.
-func (s *eventSender) Unenforced(now intent.Enforcement) {
+// unenforced is a time without enforcement of the annotations of the node's pods.
+type unenforced struct {
+	since time.Time // zero while they are enforced
+	told  string    // the reason whose event is sent or in the queue
+}
+
+// lasting is the time without enforcement that is more than a restart of the kubelet.
+const lasting = time.Minute
+
+// Enforced queues an event about the node if its pods' annotations are not enforced for a reason that lasts.
+// Each call has the state of now; an event that was not taken is queued again by the next call. Enforced
+// never blocks.
+func (s *eventSender) Enforced(now intent.Enforcement) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case now.Enforced():
+		s.unenforced = unenforced{}
+		return
+	case s.unenforced.since.IsZero():
+		s.unenforced.since = time.Now()
+	}
+	if !now.TooLarge && time.Since(s.unenforced.since) < lasting || s.unenforced.told == now.Why {
+		return
+	}
 	event := s.nodeEvent(reasonUnenforced, now.String())
 	event.Name = sameName(s.config.Node, shortDigest(now.Why))
-	s.enqueueEvent(event)
+	if s.enqueueEvent(event) {
+		s.unenforced.told = now.Why
+	}
 }
 
 // Hints queues an event about the node, which has changed its decision about the NUMA hints of a pool of VFs.
@@ -228,13 +254,15 @@ func sameName(pod, what string) string {
 	return strings.TrimRight(pod[:min(len(pod), longest-len(end))], "-.") + end
 }
 
-// retryLater makes the next call of Rejected or Unsound queue an event again, if the event is about a refused
-// pod or an unsound device.
+// retryLater makes the next call of Rejected, Enforced or Unsound queue their events again.
 func (s *eventSender) retryLater(event *corev1.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if event.Reason == reasonRejected {
+	switch event.Reason {
+	case reasonRejected:
 		delete(s.told, string(event.InvolvedObject.UID))
+	case reasonUnenforced:
+		s.unenforced.told = ""
 	}
 	maps.DeleteFunc(s.unsound, func(_ coordination.Unsound, told *corev1.Event) bool { return told == event })
 }

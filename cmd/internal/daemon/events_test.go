@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -321,13 +322,14 @@ func TestUnenforced(t *testing.T) {
 	now := intent.Enforcement{Why: "pods-api: the kubelet's list of pods is too large", TooLarge: true}
 	var names []string
 	for _, why := range []string{now.Why, now.Why, "another reason"} {
-		s.Unenforced(intent.Enforcement{Why: why})
+		s.Enforced(intent.Enforcement{Why: why, TooLarge: true})
 		event := <-c.events
 		if event.InvolvedObject.Kind != "Node" || event.InvolvedObject.Name != "node-1" ||
 			event.Reason != reasonUnenforced || !strings.Contains(event.Message, why) {
 			t.Errorf("event %+v", event)
 		}
 		names = append(names, event.Name)
+		s.Enforced(intent.Enforcement{Source: intent.Kubelet})
 	}
 	if names[0] != names[1] || names[1] == names[2] {
 		t.Errorf("names %q", names)
@@ -339,6 +341,31 @@ func TestUnenforced(t *testing.T) {
 		event.Message != "tandem.dev/vf: no NUMA hints" {
 		t.Errorf("event %+v", event)
 	}
+}
+
+// A reason that lasts is told once, and again if the API server did not take the event; a moment without an
+// answer, as while the kubelet restarts, is not.
+func TestLastingReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &eventSender{queue: make(chan *corev1.Event, 2), config: eventsConfig{Node: "node-1"}}
+		look := func(after time.Duration, now intent.Enforcement, want int) {
+			t.Helper()
+			<-time.After(after)
+			s.Enforced(now)
+			if len(s.queue) != want {
+				t.Errorf("%d events, want %d", len(s.queue), want)
+			}
+		}
+		unanswered, answered := intent.Enforcement{Why: "no connection"}, intent.Enforcement{Source: intent.Kubelet}
+		look(0, unanswered, 0)
+		look(lasting/2, answered, 0)
+		look(lasting/2, unanswered, 0)
+		look(lasting-1, unanswered, 0)
+		look(1, unanswered, 1)
+		look(lasting, unanswered, 1)
+		s.retryLater(<-s.queue)
+		look(1, unanswered, 1)
+	})
 }
 
 // A device that fails again is told again, whatever many other devices have recovered meanwhile.

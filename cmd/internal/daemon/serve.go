@@ -49,8 +49,8 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	if f.sender != nil {
 		config.Intent.Rejected, config.Unsound = f.sender.Rejected, f.sender.Unsound
 		config.Intent.Enforced = func(now intent.Enforcement) {
-			if !now.Enforced() && (now.TooLarge || f.Policy.Alignment == intent.Required) {
-				f.sender.Unenforced(now)
+			if now.Enforced() || now.TooLarge || f.Policy.Alignment == intent.Required {
+				f.sender.Enforced(now)
 			}
 		}
 	}
