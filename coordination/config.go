@@ -23,16 +23,16 @@ import (
 
 // Config configures a Node.
 type Config struct {
-	RunDir     string                     // directory of the lock and the socket of both plugins; see RunDir
-	Disk       system.Disk                // for files in RunDir
-	SysRoot    string                     // root of sysfs (/sys)
-	KubeletDir string                     // the kubelet's directory (/var/lib/kubelet)
-	Kubelet    kubelet.ConfigFiles        // the kubelet's configuration; the zero value for unknown
-	Topology   *nccl.File                 // overrides the locations of devices in sysfs; may be nil
-	Intent     intent.Config              // without KubeletDir and Log; Rejected is told of Tandem's pods
-	CDIDir     string                     // of the CDI specifications of claims
-	Observer   admission.DecisionObserver // nil for none
-	Publisher  Publisher                  // nil for none
+	RunDir     string              // directory of the lock and the socket of both plugins; see RunDir
+	Disk       system.Disk         // for files in RunDir
+	SysRoot    string              // root of sysfs (/sys)
+	KubeletDir string              // the kubelet's directory (/var/lib/kubelet)
+	Kubelet    kubelet.ConfigFiles // the kubelet's configuration; the zero value for unknown
+	Topology   *nccl.File          // overrides the locations of devices in sysfs; may be nil
+	Intent     intent.Config       // without KubeletDir and Log; Rejected is told of Tandem's pods
+	CDIDir     string              // of the CDI specifications of claims
+	Observer   func(event any)     // see admission.Config; nil for none
+	Publisher  Publisher           // nil for none
 	// Unsound is called repeatedly while this plugin serves, with all unsound devices of containers. Must return
 	// immediately; may be nil.
 	Unsound func([]Unsound)

@@ -82,7 +82,11 @@ func (m *Member) questionLog(q *api.PreferRequest) *slog.Logger {
 }
 
 // countAlone counts a call without an answer of the coordinator.
-func (m *Member) countAlone(call admission.Call) { admission.OrNobody(m.config.Observer).Alone(call) }
+func (m *Member) countAlone(call admission.Call) {
+	if m.config.Observer != nil {
+		m.config.Observer(call)
+	}
+}
 
 // Allocated reports the devices that the kubelet took. The result has the same IDs in the container's order,
 // so that the i-th GPU pairs with the i-th VF; without an answer of the coordinator the order depends only on

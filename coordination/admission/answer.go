@@ -43,7 +43,7 @@ func (tx *transaction) answerQuestion(
 	choice.Reason += placement.Named("failed", b.failedFunctions())
 	p := tx.makePlan(&choice, q, &container, o)
 	kind := tx.resources[q.GetResource()].Kind
-	tx.observe(func(to DecisionObserver) { to.QuestionAnswered(known.Source) })
+	tx.observe(Answered(known.Source))
 	decided := newDecision(&api.Decision{
 		TimeUnixNano: o.asked.UnixNano(), TookNano: int64(tx.now().Sub(o.asked)), Asked: true,
 		Known: known.For(kind), Resource: q.GetResource(), Size: q.GetSize(),

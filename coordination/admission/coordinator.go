@@ -180,7 +180,7 @@ func (c *Coordinator) decide(work func(*transaction) error) error {
 // reportDecision passes the report of a committed decision to log, observer and pairs files. Returns false if
 // a pairs file is incomplete.
 func (c *Coordinator) reportDecision(tx *transaction) bool {
-	tx.report.publish(c.Log, OrNobody(c.Observer))
+	tx.report.publish(c.Log, c.Observer)
 	if tx.paired == nil {
 		return true
 	}
@@ -194,7 +194,9 @@ type Config struct {
 	Disk      system.Disk      // of the same files
 	Alignment intent.Alignment // of pods without a setting
 	Log       *slog.Logger
-	Observer  DecisionObserver // nil for none
+	// Observer receives each Answered, Planned, PlanOutcome, Verdict and Call. The kubelet waits meanwhile:
+	// Observer must return at once. May be nil.
+	Observer func(event any)
 
 	Machine Machine
 	Kubelet Kubelet

@@ -253,7 +253,7 @@ func (tx *transaction) reportVerdict(v Verdict, c *recipient) {
 	if tx.livePlan() == nil {
 		tx.endPromise(Dropped)
 	}
-	tx.observe(func(o DecisionObserver) { o.Allocated(v) })
+	tx.observe(v)
 }
 
 // pairsOf returns the pairs of a container's devices; nil if the container may be incomplete. Sure reports

@@ -131,7 +131,7 @@ func TestRefusalThatComesLateIsNone(t *testing.T) {
 	}
 	taken := a.pods[first]["worker"][vfs]
 	ctx, cancel := context.WithCancel(t.Context())
-	a.coordinator.Observer = refusedObserver{newTallied(), cancel}
+	a.coordinator.Observer = onRefusal(cancel)
 	answer, err := a.coordinator.Allocated(ctx, vfs, taken)
 	if answer.GetRefusal() != "" || len(answer.GetDevices()) != 1 || err != nil || ctx.Err() == nil {
 		t.Errorf("answer %+v, %v, %v", answer, err, ctx.Err())
@@ -141,15 +141,12 @@ func TestRefusalThatComesLateIsNone(t *testing.T) {
 	}
 }
 
-// refusedObserver calls a function after each refusal.
-type refusedObserver struct {
-	*tallied
-	refused func()
-}
-
-func (r refusedObserver) Allocated(v Verdict) {
-	if v.Refusal != "" {
-		r.refused()
+// onRefusal calls a function after each refusal.
+func onRefusal(do func()) func(event any) {
+	return func(event any) {
+		if v, is := event.(Verdict); is && v.Refusal != "" {
+			do()
+		}
 	}
 }
 
@@ -243,10 +240,10 @@ func TestLateRefusalOfStrictPod(t *testing.T) {
 		late, version := 0, 0
 		for _, name := range order {
 			ctx, cancel := context.WithCancel(t.Context())
-			a.coordinator.Observer = refusedObserver{newTallied(), func() {
+			a.coordinator.Observer = onRefusal(func() {
 				late, version = late+1, a.coordinator.current().version
 				cancel()
-			}}
+			})
 			taken, err := a.coordinator.Allocated(ctx, name, given[name])
 			if err != nil || taken.GetRefusal() != "" {
 				t.Errorf("%v, %s: %q, %v", order, name, taken.GetRefusal(), err)
@@ -296,7 +293,7 @@ func TestPairsFileAfterALateRefusal(t *testing.T) {
 		t.Fatal("the file is not written")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	a.coordinator.Observer = refusedObserver{newTallied(), cancel}
+	a.coordinator.Observer = onRefusal(cancel)
 	if _, err := a.coordinator.Allocated(ctx, gpus, given[gpus]); err != nil || ctx.Err() == nil {
 		t.Fatal(err, ctx.Err())
 	}
@@ -321,7 +318,7 @@ func TestLateDoubleKeepsTheFirstHalf(t *testing.T) {
 	a.take(next, gpus, gpu)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	a.coordinator.Observer = refusedObserver{newTallied(), cancel}
+	a.coordinator.Observer = onRefusal(cancel)
 	if _, err := a.coordinator.Allocated(ctx, vfs, a.pods[first]["c"][vfs]); err != nil || ctx.Err() == nil {
 		t.Fatal(err, ctx.Err())
 	}

@@ -61,7 +61,7 @@ func TestRunningNamesakeDoesNotAsk(t *testing.T) {
 			next := a.pending("next", wish{1, 1})
 			a.pods[next.Pod]["c"] = kubelet.Devices{}
 			seen := newTallied()
-			a.coordinator.Observer = seen
+			a.coordinator.Observer = seen.observe
 			ids, why := a.ask(vfs, 0, 1)
 			a.take(next.Pod, vfs, ids)
 			own, _ := a.ask(gpus, 0, 1)
@@ -128,7 +128,7 @@ func TestStaticPodComesBack(t *testing.T) {
 			a.remove(pod) // and no checkpoint
 			pod = come()
 			seen := newTallied()
-			a.coordinator.Observer = seen
+			a.coordinator.Observer = seen.observe
 			first := half(pod, order[0])
 			second := half(pod, order[1])
 			if l := a.levels(a.pods[pod]["c"]); seen.last.Outcome != Aligned || l != (levels{0: 1}) {
@@ -230,7 +230,7 @@ func TestRejectedAndCreatedAgain(t *testing.T) {
 				a.away = false
 				pod = come("uid-2")
 				seen := newTallied()
-				a.coordinator.Observer = seen
+				a.coordinator.Observer = seen.observe
 				first, why := a.ask(order[1], 0, 2)
 				a.take(pod, order[1], first)
 				if strings.Contains(why, " after ") {

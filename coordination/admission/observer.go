@@ -8,18 +8,13 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// DecisionObserver receives the events of a coordinator, for metrics. The kubelet waits meanwhile:
-// the methods must return at once.
-type DecisionObserver interface {
-	// QuestionAnswered reports an answered question, and the source of the request.
-	QuestionAnswered(source intent.Source)
-	Planned(resources int)         // a plan for the rest of a container, for a number of resources
-	PlanEnded(outcome PlanOutcome) // the outcome of a plan for a resource
-	Allocated(Verdict)             // an answered Allocate
-	Alone(call Call)               // a kubelet call answered without the coordinator
-}
+// Answered is the event of an answered question, by the source of the request.
+type Answered intent.Source
 
-// Verdict is the coordinator's answer to an Allocate.
+// Planned is the event of a plan for the rest of a container, for a number of resources.
+type Planned int
+
+// Verdict is the coordinator's answer to an Allocate, and its event.
 type Verdict struct {
 	Resource  string // "" if not announced
 	Outcome   Outcome
@@ -45,7 +40,7 @@ const (
 // Outcomes are all outcomes.
 var Outcomes = []Outcome{Granted, Aligned, Degraded, RefusedDouble, RefusedAlignment}
 
-// PlanOutcome is the outcome of a plan for a resource.
+// PlanOutcome is the outcome of a plan for a resource, and the event of its end.
 type PlanOutcome string
 
 // The outcomes of a plan.
@@ -59,7 +54,7 @@ const (
 // PlanOutcomes are all plan outcomes.
 var PlanOutcomes = []PlanOutcome{Kept, Overruled, Dropped, Expired}
 
-// Call is a kubelet call.
+// Call is a kubelet call, and the event of its answer without the coordinator.
 type Call string
 
 // The calls answered by the coordinator.
@@ -67,20 +62,3 @@ const (
 	PreferCall    Call = "prefer"
 	AllocatedCall Call = "allocate"
 )
-
-// unobserved is a DecisionObserver without effect.
-type unobserved struct{}
-
-func (unobserved) QuestionAnswered(intent.Source) {}
-func (unobserved) Planned(int)                    {}
-func (unobserved) PlanEnded(PlanOutcome)          {}
-func (unobserved) Allocated(Verdict)              {}
-func (unobserved) Alone(Call)                     {}
-
-// OrNobody returns the observer, or a DecisionObserver without effect for nil.
-func OrNobody(o DecisionObserver) DecisionObserver {
-	if o == nil {
-		return unobserved{}
-	}
-	return o
-}

@@ -15,36 +15,35 @@ import (
 	"github.com/tandem-k8s/tandem/test/scale"
 )
 
-// tallied is a DecisionObserver that counts.
+// tallied counts the events of a coordinator.
 type tallied struct {
-	asked    map[intent.Source]int
+	asked    map[Answered]int
 	planned  int
 	ended    map[PlanOutcome]int
 	outcomes map[Outcome]int
 	levels   levels
-	alone    map[Call]int
 	last     Verdict
 }
 
 func newTallied() *tallied {
-	return &tallied{
-		asked:    map[intent.Source]int{},
-		ended:    map[PlanOutcome]int{},
-		outcomes: map[Outcome]int{},
-		alone:    map[Call]int{},
-	}
+	return &tallied{asked: map[Answered]int{}, ended: map[PlanOutcome]int{}, outcomes: map[Outcome]int{}}
 }
 
-func (c *tallied) QuestionAnswered(source intent.Source) { c.asked[source]++ }
-func (c *tallied) Planned(resources int)                 { c.planned += resources }
-func (c *tallied) PlanEnded(outcome PlanOutcome)         { c.ended[outcome]++ }
-func (c *tallied) Alone(call Call)                       { c.alone[call]++ }
-func (c *tallied) Allocated(v Verdict) {
-	c.outcomes[v.Outcome]++
-	for _, p := range v.Pairs {
-		c.levels[p.Distance.Level]++
+func (c *tallied) observe(event any) {
+	switch e := event.(type) {
+	case Answered:
+		c.asked[e]++
+	case Planned:
+		c.planned += int(e)
+	case PlanOutcome:
+		c.ended[e]++
+	case Verdict:
+		c.outcomes[e.Outcome]++
+		for _, p := range e.Pairs {
+			c.levels[p.Distance.Level]++
+		}
+		c.last = e
 	}
-	c.last = v
 }
 
 // Every pair is counted once, at its distance, whatever the kind of container and whichever half came first;
@@ -57,7 +56,7 @@ func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 			a.source = source
 			a.keepCheckpoint()
 			seen := newTallied()
-			a.coordinator.Observer = seen
+			a.coordinator.Observer = seen.observe
 			var want levels
 			complete := 0
 			for i, w := range wishes {
@@ -76,7 +75,7 @@ func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 					seed, source, seen.levels, seen.outcomes, want, complete)
 			}
 			for s := range seen.asked {
-				if s != source && source != "" {
+				if s != Answered(source) && source != "" {
 					t.Errorf("seed %d: asked %v", seed, seen.asked)
 				}
 			}
@@ -97,7 +96,7 @@ func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 func TestRefusalsAreObserved(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
 	seen := newTallied()
-	a.coordinator.Observer = seen
+	a.coordinator.Observer = seen.observe
 	first := a.add("first")
 	if !a.admit(first, "worker", wish{2, 2}) {
 		t.Fatal("not admitted")
@@ -137,7 +136,7 @@ func TestPairsApartAreObserved(t *testing.T) {
 		a.keepCheckpoint()
 		var said strings.Builder
 		seen := newTallied()
-		a.coordinator.Log, a.coordinator.Observer = slog.New(slog.NewTextHandler(&said, nil)), seen
+		a.coordinator.Log, a.coordinator.Observer = slog.New(slog.NewTextHandler(&said, nil)), seen.observe
 		pod, gpu, vf, refusal := a.apart()
 		if alignment == intent.Preferred {
 			wantWords(t, said.String(), "level=WARN", "container=team/pod/worker", gpu+"-"+vf, "no choice")

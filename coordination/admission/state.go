@@ -232,7 +232,7 @@ func (tx *transaction) openFor(
 		tx.endPlan(Dropped)
 		next.promised, next.until = next.otherDevices(resource), next.Expires
 		if n := len(next.promised); n > 0 {
-			tx.observe(func(o DecisionObserver) { o.Planned(n) })
+			tx.observe(Planned(n))
 		}
 	}
 	tx.open = tx.open.of(c)
@@ -279,7 +279,7 @@ func (tx *transaction) fulfilPlan(resource string, ids []string) {
 		outcome = Kept
 	}
 	delete(p.promised, resource)
-	tx.observe(func(o DecisionObserver) { o.PlanEnded(outcome) })
+	tx.observe(outcome)
 }
 
 // plan returns the plan, expired or not; nil for none.
@@ -312,7 +312,7 @@ func (tx *transaction) endPromise(outcome PlanOutcome) {
 		return
 	}
 	for range p.promised {
-		tx.observe(func(o DecisionObserver) { o.PlanEnded(outcome) })
+		tx.observe(outcome)
 	}
 	p.promised = nil
 }

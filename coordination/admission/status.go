@@ -182,7 +182,7 @@ func (h *Holding) countApart() {
 // report collects log records, observer events and history of a decision until the commit.
 type report struct {
 	records []func(*slog.Logger)
-	events  []func(DecisionObserver)
+	events  []any // see Config.Observer
 
 	view     kubelet.Reading[kubelet.View] // of PodResources: names the containers of earlier decisions
 	question *decisionInput                // the answered question, nil for none
@@ -199,15 +199,18 @@ func (r *report) error(text string, args ...any) {
 }
 
 // observe adds an event for the observer.
-func (r *report) observe(event func(DecisionObserver)) { r.events = append(r.events, event) }
+func (r *report) observe(event any) { r.events = append(r.events, event) }
 
 // publish logs the records and sends the events.
-func (r *report) publish(log *slog.Logger, to DecisionObserver) {
+func (r *report) publish(log *slog.Logger, observer func(event any)) {
 	for _, record := range r.records {
 		record(log)
 	}
+	if observer == nil {
+		return
+	}
 	for _, event := range r.events {
-		event(to)
+		observer(event)
 	}
 }
 

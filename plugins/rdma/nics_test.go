@@ -133,17 +133,23 @@ type nicsOfGPUs struct {
 }
 
 // admit admits eight containers. It returns what is wrong with the devices of one, and whether an answer was
-// late.
+// late: without the coordinator, or without the source of requests.
 func (c *nicsOfGPUs) admit(t *testing.T, gpuFirst bool) (wrong []string, late bool) {
 	t.Helper()
 	_, tree := load(t, c.machine)
 	var living atomic.Pointer[[]corev1.Pod]
 	living.Store(&[]corev1.Pod{})
 	pods := func(context.Context) ([]corev1.Pod, error) { return *living.Load(), nil }
-	observer := &lateness{DecisionObserver: admission.OrNobody(nil)}
+	var isLate atomic.Bool
 	p := placeWith(t, c.machine, c.config, coordination.Config{
-		Intent:   intent.Config{Readers: map[intent.Source]intent.Reader{intent.PodsAPI: pods}},
-		Observer: observer,
+		Intent: intent.Config{Readers: map[intent.Source]intent.Reader{intent.PodsAPI: pods}},
+		Observer: func(event any) {
+			_, isAlone := event.(admission.Call)
+			source, isAnswer := event.(admission.Answered)
+			if isAlone || isAnswer && source != admission.Answered(intent.PodsAPI) {
+				isLate.Store(true)
+			}
+		},
 	})
 	gpus := c.announceGPUs(t, p, tree)
 	for i := range 8 {
@@ -174,23 +180,7 @@ func (c *nicsOfGPUs) admit(t *testing.T, gpuFirst bool) (wrong []string, late bo
 				fmt.Sprintf("GPU %s with %v, and the pairs file has %+v, %v", gpus.last, chosen, told, err))
 		}
 	}
-	return wrong, observer.late.Load()
-}
-
-// lateness notes answers without the coordinator or without the source of requests.
-type lateness struct {
-	admission.DecisionObserver
-	late atomic.Bool
-}
-
-// Alone notes an answer without the coordinator.
-func (l *lateness) Alone(admission.Call) { l.late.Store(true) }
-
-// QuestionAnswered notes an answer without the source.
-func (l *lateness) QuestionAnswered(source intent.Source) {
-	if source != intent.PodsAPI {
-		l.late.Store(true)
-	}
+	return wrong, isLate.Load()
 }
 
 // pod is a pod that waits for its devices.

@@ -113,7 +113,7 @@ func (s *Simulation) checkNodes(
 
 // checkAlone: in a calm the coordinator answers every call.
 func (s *Simulation) checkAlone() {
-	if n := s.observer.alone.Swap(0); n > 0 && s.judging {
+	if n := s.alone.Swap(0); n > 0 && s.judging {
 		s.wrong(alone, "%d calls", n)
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -37,8 +39,8 @@ type Node struct {
 	kubelet   *model.Kubelet
 	records   *records
 	processes []*process
-	dying     []*process // killed, and not yet ended
-	observer  observer
+	dying     []*process   // killed, and not yet ended
+	alone     atomic.Int64 // calls that a plugin answered without the coordinator
 	board     board
 	story     seeds.Story
 	sent      map[string][]device.Device // the devices of the kubelet's last update
@@ -46,6 +48,13 @@ type Node struct {
 	dev       devices
 	vfName    string // the resource of the VFs
 	boots     int
+}
+
+// observe counts the calls that a plugin answered without the coordinator.
+func (n *Node) observe(event any) {
+	if _, isAlone := event.(admission.Call); isAlone {
+		n.alone.Add(1)
+	}
 }
 
 // Plugins of the two processes of a node.

@@ -80,7 +80,7 @@ func (p *process) config() (config coordination.Config, err error) {
 	n := p.node
 	config = coordination.Config{
 		RunDir: n.runDir(), Disk: p.disk.product(), SysRoot: "/nonexistent", KubeletDir: n.kubeletDir(),
-		Log: p.log, Observer: &n.observer,
+		Log: p.log, Observer: n.observe,
 		Socket: p.socket, OverSocket: !n.options.Direct, PodResources: n.records, Tree: n.hardware.Tree,
 		Kubelet: n.kubeletFiles(),
 	}

@@ -158,22 +158,20 @@ func (m *monitor) Preferred(resource string, took time.Duration) {
 	m.counts.prefer.WithLabelValues(resource).Observe(took.Seconds())
 }
 
-// QuestionAnswered implements admission.DecisionObserver.
-func (m *monitor) QuestionAnswered(source intent.Source) {
-	m.counts.questions.WithLabelValues(string(source)).Inc()
-}
-
-// Planned implements admission.DecisionObserver.
-func (m *monitor) Planned(resources int) { m.counts.planned.Add(float64(resources)) }
-
-// PlanEnded implements admission.DecisionObserver.
-func (m *monitor) PlanEnded(outcome admission.PlanOutcome) {
-	m.counts.ended.WithLabelValues(string(outcome)).Inc()
-}
-
-// Alone implements admission.DecisionObserver.
-func (m *monitor) Alone(call admission.Call) {
-	m.counts.alone.WithLabelValues(string(call)).Inc()
+// Observe counts an event of the coordinator. Observe is the observer of a coordination.Config.
+func (m *monitor) Observe(event any) {
+	switch e := event.(type) {
+	case admission.Answered:
+		m.counts.questions.WithLabelValues(string(e)).Inc()
+	case admission.Planned:
+		m.counts.planned.Add(float64(e))
+	case admission.PlanOutcome:
+		m.counts.ended.WithLabelValues(string(e)).Inc()
+	case admission.Call:
+		m.counts.alone.WithLabelValues(string(e)).Inc()
+	case admission.Verdict:
+		m.addVerdict(e)
+	}
 }
 
 // Event counts the outcome of an event about a pod.
@@ -190,8 +188,8 @@ func (m *monitor) Published(target string, err error) {
 	m.counts.published.WithLabelValues(target, outcome).Inc()
 }
 
-// Allocated implements admission.DecisionObserver.
-func (m *monitor) Allocated(v admission.Verdict) {
+// addVerdict counts an answered Allocate, and passes on the verdict.
+func (m *monitor) addVerdict(v admission.Verdict) {
 	m.counts.allocations.WithLabelValues(v.Resource, string(v.Outcome)).Inc()
 	for _, p := range v.Pairs {
 		m.counts.pairs.WithLabelValues(p.Distance.Level.String()).Inc()

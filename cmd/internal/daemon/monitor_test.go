@@ -37,10 +37,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var (
-	_ admission.DecisionObserver        = (*monitor)(nil)
-	_ deviceplugin.RegistrationObserver = (*monitor)(nil)
-)
+var _ deviceplugin.RegistrationObserver = (*monitor)(nil)
 
 // fake is a serving Node.
 type fake struct {
@@ -87,14 +84,15 @@ func used() *monitor {
 	m.Offered("amd.com/gpu")
 	m.Registered("amd.com/gpu")
 	m.Preferred("amd.com/gpu", 1500*time.Microsecond)
-	m.QuestionAnswered(intent.PodsAPI)
-	m.Planned(2)
-	m.PlanEnded(admission.Kept)
-	m.Alone(admission.PreferCall)
 	pair := placement.Pair{Distance: topology.Distance{Level: topology.PHB}}
-	m.Allocated(admission.Verdict{
-		Resource: "amd.com/gpu", Outcome: admission.Degraded, Pairs: []placement.Pair{pair, {}},
-	})
+	for _, event := range []any{
+		admission.Answered(intent.PodsAPI), admission.Planned(2), admission.Kept, admission.PreferCall,
+		admission.Verdict{
+			Resource: "amd.com/gpu", Outcome: admission.Degraded, Pairs: []placement.Pair{pair, {}},
+		},
+	} {
+		m.Observe(event)
+	}
 	return m
 }
 

@@ -43,7 +43,7 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		Intent:     intent.Config{Choice: f.Intent, Kubelet: endpoint, Policy: f.Policy},
 		CDIDir:     f.CDIDir,
 		Publisher:  publisher,
-		Observer:   f.monitor,
+		Observer:   f.monitor.Observe,
 		Log:        log,
 	}
 	if f.sender != nil {
