@@ -7,7 +7,6 @@ package cluster
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -135,10 +134,13 @@ func (c *cluster) askText(
 	var text cli.Text
 	if format == cli.AsTable {
 		printed, err := ask(cli.AsRows)
-		if len(printed) > 0 {
-			return &text, cmp.Or(json.Unmarshal(printed, &text), err)
-		}
-		if !strings.Contains(err.Error(), "want table or json") {
+		switch {
+		case err == nil || len(printed) > 0:
+			if unread := json.Unmarshal(printed, &text); unread != nil {
+				return nil, fmt.Errorf("read the answer: %w", unread)
+			}
+			return &text, err
+		case !strings.Contains(err.Error(), "want table or json"):
 			return nil, err
 		}
 	}
