@@ -180,3 +180,13 @@ func TestOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestAbsentPlugin: the devices of a plugin that is not connected are unhealthy, as at the kubelet.
+func TestAbsentPlugin(t *testing.T) {
+	f := read(t, "oci-mi300x-derived", 1, true, "", published.Restricted)
+	left := device.Resources{published.GPUs: f.Resources[0]}.Leave(published.GPUs)
+	f.Resources = left.All()
+	if got := publish.BuildSpec(f, nil); got.Resources[0].Unhealthy != "0-7" || got.Summary.GPUs != "0/0" {
+		t.Errorf("unhealthy: %q; GPUs %s", got.Resources[0].Unhealthy, got.Summary.GPUs)
+	}
+}
