@@ -80,7 +80,8 @@ func (x *examiner) registerFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	x.node.From.RegisterFlags(cmd)
 	x.node.RegisterFlags(flags)
-	flags.IntVar(&x.node.CPUs, "cpus", 0, "exclusive CPUs that containers request in addition to GPUs and VFs")
+	flags.IntVar(&x.node.CPUs, "cpus", 0, "exclusive CPUs that containers request in addition to "+
+		"GPUs and VFs, with cpuManagerPolicy static")
 	flags.Var(&x.node.Counted, "refused-pods", "number of pods of this node that were rejected with "+
 		"TopologyAffinityError, optionally with their requests, as in 2:amd.com/gpu=2,tandem.dev/rdma_vf=2,cpu=8; "+
 		"repeatable (default the kubelet's own list, with Kubernetes 1.37 and later)")
