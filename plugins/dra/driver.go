@@ -105,12 +105,13 @@ func newParts(config Config) parts {
 	}
 }
 
-// readClaims returns the prepared claims, or the last known ones if the present ones cannot be read.
-func (p parts) readClaims() kubelet.Reading[[]claims.Claim] {
-	prepared, err := p.preparer.Prepared()
+// readClaims returns the prepared claims, or the last known ones if the present ones cannot be read, with the
+// IDs that their devices have on a machine.
+func (p parts) readClaims(machine pool.Machine) kubelet.Reading[[]claims.Claim] {
+	prepared, err := p.preparer.Prepared(machine)
 	p.complaints.reportResult("prepared claims not read; using the last known claims", err)
-	if last := p.newest.Get().prepared; err != nil && last.IsKnown() {
-		return last
+	if last := p.newest.Get(); err != nil && last.prepared.IsKnown() {
+		prepared, err = claims.Present(machine, last.claims()), nil
 	}
 	return kubelet.Read(prepared, err)
 }

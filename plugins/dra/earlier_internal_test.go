@@ -78,7 +78,8 @@ func (e *earlier) look() {
 	if e.view != nil {
 		options.WasSound = e.view.listSound()
 	}
-	e.view = newView(e.machine, observation{Gates: e.gates, prepared: kubelet.Read(e.prepared, nil)}, options)
+	known := kubelet.Read(claims.Present(e.machine, e.prepared), nil)
+	e.view = newView(e.machine, observation{Gates: e.gates, prepared: known}, options)
 }
 
 // restart builds the first view of a new process, with so many VFs of a PF.
@@ -307,7 +308,7 @@ func TestPartOfTwoClaims(t *testing.T) {
 						t.Fatalf("%s after the end of %s: %v", second, first, err)
 					}
 				}
-				known, err := e.preparer.Prepared()
+				known, err := e.preparer.Prepared(e.machine)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -198,7 +198,7 @@ type view struct {
 // observation is the input of a view, except for the machine.
 type observation struct {
 	Gates    features
-	prepared kubelet.Reading[[]claims.Claim] // the last known ones, if the present ones cannot be read
+	prepared kubelet.Reading[[]claims.Claim] // of readClaims, for the machine of the view
 	looks    int                             // number of looks at the machine
 	holders  map[string]string               // holders without a claim, by device ID
 	// unread is the reason for unknown holders, which prevents publish and prepare; nil if known

@@ -47,7 +47,7 @@ func (t *teller) Status(context.Context) *api.StatusResponse {
 
 // listResources returns the devices of a view with their owners, by resource name.
 func (t *teller) listResources(v *view) []*api.Resource {
-	taken := t.takenDevices()
+	taken := t.takenDevices(v.State.Machine)
 	byName := map[string]*api.Resource{}
 	add := func(name string, kind device.Kind, one device.Device, at, held string) {
 		if byName[name] == nil {
@@ -75,9 +75,9 @@ func (t *teller) listResources(v *view) []*api.Resource {
 
 // takenDevices returns the owners of devices that claims hold, by device ID; none while nothing is known of
 // claims, which Status notes.
-func (t *teller) takenDevices() map[string]*api.Owner {
+func (t *teller) takenDevices(machine pool.Machine) map[string]*api.Owner {
 	taken := map[string]*api.Owner{}
-	prepared, err := t.readClaims().Get()
+	prepared, err := t.readClaims(machine).Get()
 	if err != nil {
 		return taken
 	}
@@ -115,11 +115,11 @@ func (t *teller) Explain(_ context.Context, namespace, pod, _ string) ([]*api.De
 		return (namespace == "" || o.Namespace == namespace) &&
 			slices.ContainsFunc(o.Pods, func(p claims.Pod) bool { return p.Name == pod })
 	}
-	prepared, err := t.readClaims().Get()
+	machine := t.newest.Get().State.Machine
+	prepared, err := t.readClaims(machine).Get()
 	if err != nil {
 		return nil, fmt.Errorf("explain pod %s: %w", strings.TrimPrefix(namespace+"/"+pod, "/"), err)
 	}
-	machine := t.newest.Get().State.Machine
 	var decisions []*api.Decision
 	for _, c := range prepared {
 		if o := t.owners.outcomeOf(c); its(o) {
@@ -215,7 +215,8 @@ func (t *teller) tellUnsound(ctx context.Context, to func([]coordination.Unsound
 // findUnsound returns the unsound devices of the present view with a claim's pod; false if the claims are
 // unknown.
 func (t *teller) findUnsound() (list []coordination.Unsound, known bool) {
-	prepared, err := t.readClaims().Get()
+	v := t.newest.Get()
+	prepared, err := t.readClaims(v.State.Machine).Get()
 	if err != nil {
 		return nil, false // Status reports the error
 	}
@@ -226,7 +227,7 @@ func (t *teller) findUnsound() (list []coordination.Unsound, known bool) {
 			uids[kubelet.Pod{Namespace: o.Namespace, Name: pod.Name}] = string(pod.UID)
 		}
 	}
-	return coordination.UnsoundOf(t.listResources(t.newest.Get()), uids), true
+	return coordination.UnsoundOf(t.listResources(v), uids), true
 }
 
 // complaintPause is the time without an error after which an error without a reported end counts as new.

@@ -130,7 +130,7 @@ func (w *viewer) awaitUpdate(ctx context.Context) error {
 func (w *viewer) updateView() {
 	last := w.newest.Get()
 	now := observation{Gates: w.gates.currentFeatures(), looks: w.looks, holders: w.holders.holders.Get()}
-	now.prepared = w.readClaims()
+	now.prepared = w.readClaims(w.machine)
 	if _, err := now.prepared.Get(); err != nil {
 		now.unread = fmt.Errorf("it is not known what claims have: %w", err)
 	} else if now.holders == nil {
@@ -210,7 +210,7 @@ func (o *orphanCollector) collectPeriodically(ctx context.Context) {
 // collectOrphans asks the API server for the prepared claims, records their pods, and unprepares claims that
 // have been gone for some time. It returns the pause until the next call.
 func (o *orphanCollector) collectOrphans(ctx context.Context, now time.Time) (pause time.Duration) {
-	prepared, err := o.preparer.Prepared()
+	prepared, err := o.preparer.Prepared(o.newest.Get().State.Machine)
 	if err != nil {
 		return claimsRetry
 	}

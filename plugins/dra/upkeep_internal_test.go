@@ -132,7 +132,7 @@ func TestOrphans(t *testing.T) {
 		if pause := gone.collectOrphans(t.Context(), began.Add(step.after)); pause > step.pause {
 			t.Errorf("after %s: looks again after %s", step.after, pause)
 		}
-		list, err := d.preparer.Prepared()
+		list, err := d.preparer.Prepared(d.newest.Get().State.Machine)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,7 +343,7 @@ func collecting(
 			now = now.Add(orphanPatience)
 			gone.collectOrphans(t.Context(), now)
 		}
-		if list, err := d.preparer.Prepared(); err != nil || len(list) != want {
+		if list, err := d.preparer.Prepared(d.newest.Get().State.Machine); err != nil || len(list) != want {
 			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, want)
 		}
 	}

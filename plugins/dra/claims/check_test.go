@@ -18,7 +18,7 @@ import (
 // files are theirs.
 func (n *node) check(alive ...*resourceapi.ResourceClaim) {
 	n.t.Helper()
-	known, err := n.Prepared()
+	known, err := n.Prepared(n.state.Machine)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -185,6 +185,7 @@ func (p *Preparer) restoreFiles(ctx context.Context, state State) error {
 	if err != nil {
 		return err
 	}
+	known = Present(state.Machine, known)
 	m := p.newComposition(newNodeIndex(state), known)
 	var problems []error
 	for _, c := range known {

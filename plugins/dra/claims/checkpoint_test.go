@@ -32,7 +32,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	if err := n.saveClaims(claims); err != nil {
 		t.Fatal(err)
 	}
-	got, err := n.Prepared()
+	got, err := n.Prepared(n.state.Machine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestUnknownCheckpoint(t *testing.T) {
 				t.Fatal(err)
 			}
 			n.Preparer = New(n.Options) // which has not known the claims
-			_, err = n.Prepared()
+			_, err = n.Prepared(n.state.Machine)
 			if !errors.Is(err, coordination.ErrUnknownClaims) || !strings.Contains(err.Error(), file) {
 				t.Errorf("error %v", err)
 			}
@@ -144,7 +144,7 @@ func TestUnknownKeysOfTheCheckpoint(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := n.Prepared(); err != nil || len(got) != 1 {
+	if got, err := n.Prepared(n.state.Machine); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 }

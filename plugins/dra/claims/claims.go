@@ -88,7 +88,7 @@ type Prepared struct {
 	Token   string   `json:"token,omitempty"` // the VF that the device names, if another VF is assigned
 	With    string   `json:"with,omitempty"`  // of a GPU by itself: its reserved VF, assigned for a token
 	// Units are the names of the units of devices with an ID that is no unit's name, by ID: another program, and
-	// a later configuration, have other IDs.
+	// a later boot, have other IDs; see Present.
 	Units map[string]string `json:"units,omitempty"`
 	Admin bool              `json:"admin,omitempty"` // admin access: other claims may have the device too
 	Group string            `json:"group"`           // requests of one group go to the same containers

@@ -77,7 +77,7 @@ func (d *decision) decideClaim(claim *resourceapi.ResourceClaim) (Claim, error) 
 	d.replaceVFs(decided.Devices)
 	d.redeemTokens(decided.Devices)
 	for i := range decided.Devices {
-		decided.Devices[i].Units = d.unitsOf(decided.Devices[i])
+		d.recordUnits(&decided.Devices[i])
 	}
 	if err := d.checkDevices(decided); err != nil {
 		return Claim{}, err
@@ -220,6 +220,7 @@ type nodeIndex struct {
 	gpus  map[string]pool.GPU       // by ID
 	vfs   map[string]pool.VF        // by ID
 	units map[string]topology.Unit  // of GPUs and VFs, by ID
+	ids   map[string]string         // of GPUs and VFs, by name of the unit
 	held  coordination.ClaimHolders // other claims, including new claims
 	given map[string]bool           // devices of these claims, by name
 }
@@ -229,12 +230,13 @@ func newNodeIndex(state State) *nodeIndex {
 		state: state, held: coordination.ClaimHolders{}, given: map[string]bool{},
 		gpus: make(map[string]pool.GPU, len(state.Machine.GPUs)),
 		vfs:  make(map[string]pool.VF, len(state.Machine.VFs)), units: map[string]topology.Unit{},
+		ids: map[string]string{},
 	}
 	for _, g := range state.Machine.GPUs {
-		n.gpus[g.ID], n.units[g.ID] = g, g.Unit()
+		n.gpus[g.ID], n.units[g.ID], n.ids[g.Unit().Name] = g, g.Unit(), g.ID
 	}
 	for _, vf := range state.Machine.VFs {
-		n.vfs[vf.ID], n.units[vf.ID] = vf, vf.Unit()
+		n.vfs[vf.ID], n.units[vf.ID], n.ids[vf.Unit().Name] = vf, vf.Unit(), vf.ID
 	}
 	return n
 }
@@ -249,18 +251,14 @@ func (n *nodeIndex) holdDevices(c Claim) {
 	}
 }
 
-// unitsOf returns the units of a claim's devices with other IDs; nil for none.
-func (n *nodeIndex) unitsOf(p Prepared) (units map[string]string) {
+// recordUnits records the units of a claim's device.
+func (n *nodeIndex) recordUnits(p *Prepared) {
 	for _, id := range slices.Concat(p.GPUs, p.allVFs()) {
 		unit, known := n.units[id]
-		if known && unit.Name != topology.UnitOfID(id).Name {
-			if units == nil {
-				units = map[string]string{}
-			}
-			units[id] = unit.Name
+		if known {
+			p.recordUnit(id, unit.Name)
 		}
 	}
-	return units
 }
 
 // isAvailable reports whether a VF can be handed out.

@@ -16,7 +16,7 @@ import (
 // between is what holds at any moment: what has a CDI spec is in the checkpoint.
 func (n *node) between() {
 	n.t.Helper()
-	known, err := n.Prepared()
+	known, err := n.Prepared(n.state.Machine)
 	if err != nil {
 		n.t.Fatal(err)
 	}

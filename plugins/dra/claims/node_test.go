@@ -383,7 +383,7 @@ func variable(edits specs.ContainerEdits, name string) string {
 // prepared is a claim as the checkpoint has it.
 func (n *node) prepared(uid types.UID) Claim {
 	n.t.Helper()
-	claims, err := n.Prepared()
+	claims, err := n.Prepared(n.state.Machine)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -394,6 +394,6 @@ func (n *node) prepared(uid types.UID) Claim {
 // Complete reports whether all files exist that were reported to the kubelet.
 func (n *node) Complete() bool {
 	n.t.Helper()
-	known, err := n.Prepared()
+	known, err := n.Prepared(n.state.Machine)
 	return err == nil && len(n.withoutMissing(known)) == len(known)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 )
@@ -38,6 +39,7 @@ func (p *Preparer) Prepare(
 	if err != nil {
 		return nil, err
 	}
+	known = Present(state.Machine, known)
 	kept, due := splitClaims(known, called)
 	fresh, err := p.prepareDue(state, request{known, kept, due, called, pods})
 	if err != nil {
@@ -188,8 +190,9 @@ func New(options Options) *Preparer {
 	return &Preparer{Options: options, outdated: map[types.UID]string{}}
 }
 
-// Prepared returns the prepared claims, by namespace and name.
-func (p *Preparer) Prepared() ([]Claim, error) {
+// Prepared returns the prepared claims, by namespace and name, with the IDs that their devices have on a
+// machine.
+func (p *Preparer) Prepared(machine pool.Machine) ([]Claim, error) {
 	_, known, err := p.loadClaims()
-	return known, err
+	return Present(machine, known), err
 }

@@ -47,7 +47,7 @@ func (n *node) refused(claim *claimOf, reasons ...string) {
 // alive are the claims that are prepared.
 func (n *node) alive() (claims []*claimOf) {
 	n.t.Helper()
-	known, err := n.Prepared()
+	known, err := n.Prepared(n.state.Machine)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -200,7 +200,7 @@ func (q *mixed) leave(i int) {
 
 // check looks at all that is handed out, and counts the pairs of a claim that has come.
 func (q *mixed) check(newest *resourceapi.ResourceClaim) {
-	prepared, err := q.preparer.Prepared()
+	prepared, err := q.preparer.Prepared(q.state.Machine)
 	if err != nil {
 		q.t.Fatal(err)
 	}

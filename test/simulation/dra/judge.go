@@ -68,9 +68,9 @@ const (
 	stillPublished = "a node that drains has devices or claims"
 )
 
-// known returns the claims of the checkpoint.
+// known returns the claims of the checkpoint, with the recorded IDs.
 func (s *Simulation) known() []claims.Claim {
-	known, err := s.preparer().Prepared()
+	known, err := s.preparer().Prepared(pool.Machine{})
 	if err != nil {
 		s.wrong(notKept, "%v", err)
 	}

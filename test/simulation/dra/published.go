@@ -34,7 +34,7 @@ func (s *Simulation) checkBuilt() {
 		s.wrong(wrongSlices, "%v", err)
 		return
 	}
-	known, err := s.preparer().Prepared()
+	known, err := s.preparer().Prepared(machine)
 	if err != nil {
 		s.wrong(wrongSlices, "%v", err)
 		return
