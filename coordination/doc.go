@@ -38,9 +38,9 @@
 // server a plugin chooses alone (alone.go): by the PCI tree, and by the last allocation of the other plugin,
 // from a file in the run directory. Without PodResources the coordinator judges by time. A question is
 // answered within 100 ms: a hanging peer costs 80 ms, the kubelet's sockets 50, a file 25; only a run
-// directory that hangs adds a second, for the handout. An unusable run directory ends the start with advice; a directory that is full,
-// read-only or removed later costs one line in the log, and the checkpoint or the other plugin until the
-// directory is usable.
+// directory that hangs adds a second, for the handout. An unusable run directory ends the start with advice;
+// a directory that is full, read-only or removed later costs one line in the log, and the checkpoint or the
+// other plugin until the directory is usable.
 //
 // Two versions of Tandem work together if the major numbers of their protocols are equal (socket.go);
 // otherwise each places devices alone and logs the reason.

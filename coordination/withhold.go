@@ -165,7 +165,7 @@ func (w *withholder) lookAt(offerIsNew bool) {
 	w.seen = recorded.Identity
 	life := w.life() // a kubelet that has written the checkpoint is seen
 	w.found = holders.Find(holders.Sources{
-		Recorded: kubelet.Read(recorded, nil), Before: without(w.found, w.ended), Known: w.told, Kubelet: life,
+		Checkpoint: kubelet.Read(recorded, nil), Before: without(w.found, w.ended), Known: w.told, Life: life,
 	}).Holders
 	held := heldElsewhere(w.found, offered)
 	w.shared = len(held) > 0

@@ -103,7 +103,7 @@ func (c *Coordinator) closeFailed(resource string, ids []string) error {
 	return c.decide(func(tx *transaction) error {
 		isNext := tx.open != nil && tx.resources[resource] != nil && tx.open.Container.Lacks(resource)
 		if isNext || tx.open != nil && device.SameSet(tx.open.Devices[resource], ids) {
-			tx.endRejected(o.evidence(tx.state), isOut)
+			tx.endRejected(o.evidence(tx.state), allGone)
 			tx.endAdmission()
 		}
 		return nil
@@ -154,7 +154,7 @@ func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
 	var changed <-chan struct{}
 	c.locked(func() { changed = c.announced.Next() })
 	s := c.current()
-	before := holders.Sources{Before: s.found, Unlisted: s.unlisted, Known: s.known, Kubelet: c.Kubelet.Life()}
+	before := holders.Sources{Before: s.found, Unlisted: s.unlisted, Known: s.known, Life: c.Kubelet.Life()}
 	return Announced{s.tree, s.resources.All(), before}, changed
 }
 

@@ -67,8 +67,8 @@ func (tx *transaction) warnHung(o observation, consequence string) {
 // asker.
 func (tx *transaction) updateHolders(q *api.PreferRequest, o observation) *evidence {
 	e := o.evidence(tx.state)
-	tx.endRejected(e, lives)
-	if !e.Recorded.IsKnown() && e.View.IsKnown() { // List shows the devices of all containers before the latest
+	tx.endRejected(e, noneGone)
+	if !e.Checkpoint.IsKnown() && e.View.IsKnown() { // List shows the devices of all containers before the latest
 		tx.allocates = slices.DeleteFunc(slices.Clone(tx.allocates), func(a holders.Allocate) bool {
 			return e.Newest == nil || !device.SameSet(a.IDs, e.Newest.Devices[a.Resource])
 		})

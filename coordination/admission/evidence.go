@@ -14,16 +14,16 @@ import (
 
 // evidence is the input of an identification.
 type evidence struct {
-	Resources device.Resources
-	Holders   holders.Holders
-	Recorded  kubelet.Reading[kubelet.Checkpoint]
-	Newest    *recipient // of the latest Allocate; nil if no container can be in admission
-	Progress  progress   // of Newest
+	Resources  device.Resources
+	Holders    holders.Holders
+	Checkpoint kubelet.Reading[kubelet.Checkpoint]
+	Newest     *recipient // of the latest Allocate; nil if no container can be in admission
+	Progress   progress   // of Newest
 	// the call came so soon after the latest call as to be the same container's
 	Recent  bool
 	Late    bool                           // a long time has passed since the latest call
 	View    kubelet.Reading[kubelet.View]  // of PodResources
-	Answer  kubelet.Reading[intent.Answer] // of a request source
+	Pods    kubelet.Reading[intent.Answer] // of a request source
 	Listing listing                        // before View
 }
 
@@ -149,7 +149,7 @@ func (l listing) arrivals(view kubelet.View) (arrived []kubelet.Pod) {
 // all request sources show a pod in admission.
 func (e *evidence) IsGone(c *recipient) bool {
 	view, unread := e.View.Get()
-	answer, unknown := e.Answer.Get()
+	answer, unknown := e.Pods.Get()
 	lives := func(p kubelet.Pod) bool { return slices.Contains(view.Pods, p) }
 	switch {
 	case c.Asker != nil && unknown == nil:

@@ -56,7 +56,7 @@ func (g grant) reason() string {
 func (tx *transaction) takeDevices(a allocateInput) grant {
 	o, resource, ids := a.observation, a.resource, a.ids
 	e := o.evidence(tx.state)
-	if o.answer.IsKnown() {
+	if o.pods.IsKnown() {
 		found := holders.Find(o.sources(tx.state, nil))
 		e.Holders, tx.known = found.Holders, found.Known
 	}
@@ -64,7 +64,7 @@ func (tx *transaction) takeDevices(a allocateInput) grant {
 		tx.endRejected(e, a.fateOf(tx.open))
 	}
 	g := grant{resource: resource, ids: ids, progress: e.Progress}
-	tx.fulfilPlan(resource, ids)
+	tx.fulfilPromise(resource, ids)
 	g.asked = tx.isAsked(resource, ids)
 	if tx.open.allocated() != nil && e.Progress == progressComplete && !g.asked {
 		tx.endAdmission() // the container did not request the rest
@@ -82,7 +82,7 @@ func (tx *transaction) takeDevices(a allocateInput) grant {
 	}
 	tx.version++
 	tx.recordAllocate(g.container, holders.Allocate{
-		Resource: resource, IDs: slices.Clone(ids), Anew: anew, Recorded: o.recorded(), Life: o.kubelet,
+		Resource: resource, IDs: slices.Clone(ids), Anew: anew, Recorded: o.recorded(), Life: o.life,
 	})
 	if tx.open != nil && tx.open.Container.ID != g.container.ID {
 		tx.paired = tx.open.doubtedFiles(g, tx.resources)

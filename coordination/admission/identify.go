@@ -29,7 +29,7 @@ func (e *evidence) identifyRecipient(q *api.PreferRequest) (recipient, knowledge
 		c = following.forQuestion(q)
 		following = &c
 	}
-	if answer, err := e.Answer.Get(); err == nil {
+	if answer, err := e.Pods.Get(); err == nil {
 		asker := e.likeliest(q, e.narrow(e.candidates(q, answer), following), answer)
 		if asker == nil {
 			known.Why += fmt.Sprintf(" (%s shows no container that lacks %d)", answer.Source, q.GetSize())
@@ -55,7 +55,7 @@ func (e *evidence) identifyRecipient(q *api.PreferRequest) (recipient, knowledge
 
 // findAsker returns the asker of an Allocate without a question; nil without a request source.
 func (e *evidence) findAsker(q *api.PreferRequest) *asker {
-	answer, err := e.Answer.Get()
+	answer, err := e.Pods.Get()
 	if err != nil {
 		return nil
 	}

@@ -67,7 +67,7 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 				},
 				Listing: listing{Arrived: tc.arrived, Pods: map[kubelet.Pod]bool{old.Pod: true, young.Pod: true}},
 				View:    tc.view,
-				Answer:  kubelet.Read(intent.Answer{Source: tc.source, Pods: tc.pods}, nil),
+				Pods:    kubelet.Read(intent.Answer{Source: tc.source, Pods: tc.pods}, nil),
 			}
 			got := e.findAsker(&api.PreferRequest{Resource: gpus, Size: 1})
 			switch {
@@ -90,7 +90,7 @@ func TestDevicesOfAnEarlierPodOfTheName(t *testing.T) {
 	for uid, asks := range map[string]bool{"old": true, "new": false, "": false} {
 		e := &evidence{
 			Resources: announced(t),
-			Answer:    kubelet.Read(intent.Answer{Source: intent.PodsAPI, Pods: []intent.Pod{pod}}, nil),
+			Pods:      kubelet.Read(intent.Answer{Source: intent.PodsAPI, Pods: []intent.Pod{pod}}, nil),
 			Holders:   holders.Holders{{UID: uid, Pod: pod.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}}},
 		}
 		if got := e.findAsker(&api.PreferRequest{Resource: gpus, Size: 1}); (got != nil) != asks {
@@ -212,7 +212,7 @@ func TestCompleteContainerIsNotContinued(t *testing.T) {
 	for progress, continues := range map[progress]bool{progressOpen: true, progressComplete: false} {
 		newest := &recipient{ID: 7, Devices: kubelet.Devices{gpus: {"0000:2f:00.0"}}}
 		e := &evidence{Resources: announced(t), Newest: newest, Progress: progress,
-			Recorded: kubelet.Read(kubelet.Checkpoint{}, nil)}
+			Checkpoint: kubelet.Read(kubelet.Checkpoint{}, nil)}
 		if got, why := e.following(&api.PreferRequest{Resource: vfs, Size: 1}); (got == newest) != continues {
 			t.Errorf("progress %v: %v, %s", progress, got, why)
 		}
@@ -259,7 +259,7 @@ func TestSecondHalfIsOfWhoRequestsTheFirst(t *testing.T) {
 		e := &evidence{
 			Resources: announced(t), Newest: &recipient{ID: 1, Devices: kubelet.Devices{gpus: {"g1"}}},
 			Progress: progress, Recent: true,
-			Answer: kubelet.Read(intent.Answer{Source: intent.Kubelet, Pods: pods}, nil),
+			Pods: kubelet.Read(intent.Answer{Source: intent.Kubelet, Pods: pods}, nil),
 		}
 		c, _ := e.identifyRecipient(&api.PreferRequest{Resource: vfs, Available: []string{"v1", "v2"}, Size: 1})
 		if c.Asker == nil || c.Asker.Pod.Name != want {

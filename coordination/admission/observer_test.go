@@ -80,7 +80,7 @@ func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 				}
 			}
 			a.now = a.now.Add(planTTL)
-			_ = a.coordinator.decide(func(tx *transaction) error { tx.expirePlan(); return nil })
+			_ = a.coordinator.decide(func(tx *transaction) error { tx.expirePromise(); return nil })
 			ended := 0
 			for n := range maps.Values(seen.ended) {
 				ended += n

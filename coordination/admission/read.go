@@ -42,11 +42,11 @@ func (r *reader) readQuestion(
 ) (o observation) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	o.asked, o.kubelet = asked, r.Kubelet.Life()
+	o.asked, o.life = asked, r.Kubelet.Life()
 	var all sync.WaitGroup
 	all.Go(func() {
 		_ = system.Survive(r.Log, func() error { // not read after a panic
-			o.answer = kubelet.Read(r.Pods.Pods(ctx))
+			o.pods = kubelet.Read(r.Pods.Pods(ctx))
 			return nil
 		})
 	})
@@ -59,12 +59,12 @@ func (r *reader) readQuestion(
 		o.manager = kubelet.Read(r.Kubelet.TopologyManager())
 	}
 	all.Wait()
-	if !o.view.IsKnown() && !o.answer.IsKnown() {
+	if !o.view.IsKnown() && !o.pods.IsKnown() {
 		o.view, o.single = r.readPods(ctx, before.suspectedPods(o.sources(before, nil), q, mayList))
 	}
 	o.cpus = r.readCPUs(ctx, before, q, &o)
-	if r.Kubelet.Life() != o.kubelet { // a kubelet has started meanwhile
-		o.kubelet = ""
+	if r.Kubelet.Life() != o.life { // a kubelet has started meanwhile
+		o.life = ""
 	}
 	return o
 }
@@ -74,7 +74,7 @@ func (r *reader) readQuestion(
 // (all), further pods follow.
 func (s *state) suspectedPods(sources holders.Sources, q *api.PreferRequest, all bool) (pods []kubelet.Pod) {
 	found := holders.Find(sources).Holders
-	if !sources.Recorded.IsKnown() {
+	if !sources.Checkpoint.IsKnown() {
 		found = s.found
 	}
 	var rest []kubelet.Pod
@@ -159,7 +159,7 @@ func (r *reader) readCPUs(
 	ctx context.Context, s *state, q *api.PreferRequest, o *observation,
 ) (read kubelet.Reading[cpus]) {
 	list, unlisted := o.list().Get()
-	answer, unknown := o.answer.Get()
+	answer, unknown := o.pods.Get()
 	if !r.MayList || unlisted != nil || unknown != nil || !requestCPUs(answer.Pods) ||
 		len(s.resources.Nodes(q.GetResource(), q.GetAvailable())) > 0 {
 		return read
@@ -190,9 +190,9 @@ func requestCPUs(pods []intent.Pod) bool {
 type fate int
 
 const (
-	lives    fate = iota // all live, or nothing is known
-	mayBeOut             // some are gone: the kubelet may have rejected the container
-	isOut                // all are gone
+	noneGone fate = iota // all live, or nothing is known
+	someGone             // some are gone: the kubelet may have rejected the container
+	allGone              // all are gone
 )
 
 // allocateInput is the input of a decision about an Allocate.
@@ -209,7 +209,7 @@ type allocateInput struct {
 // fateOf returns the fate of the pod of an open admission. Of a later admission nothing is known.
 func (a allocateInput) fateOf(open *openAdmission) fate {
 	if open == nil || a.open == nil || open.Container.ID != a.open.Container.ID {
-		return lives
+		return noneGone
 	}
 	return a.fate
 }
@@ -221,7 +221,7 @@ func (r *reader) readAllocate(
 	ctx context.Context, s *state, now time.Time, resource string, ids []string,
 ) allocateInput {
 	a := allocateInput{resource: resource, ids: ids, open: s.open}
-	a.asked, a.kubelet, a.checkpoint = now, r.Kubelet.Life(), kubelet.Read(r.Kubelet.Checkpoint())
+	a.asked, a.life, a.checkpoint = now, r.Kubelet.Life(), kubelet.Read(r.Kubelet.Checkpoint())
 	ctx, cancel := context.WithTimeout(ctx, readLimit) // for all reads together
 	defer cancel()
 	// a kubelet that hangs leaves half of the time for the request sources
@@ -231,10 +231,10 @@ func (r *reader) readAllocate(
 	if s.open.proves(resource, ids, now) {
 		return a
 	}
-	if !a.answer.IsKnown() { // findConflict may have read it
-		a.answer = kubelet.Read(r.Pods.Pods(ctx))
+	if !a.pods.IsKnown() { // findConflict may have read it
+		a.pods = kubelet.Read(r.Pods.Pods(ctx))
 	}
-	if !a.answer.IsKnown() && s.open != nil {
+	if !a.pods.IsKnown() && s.open != nil {
 		a.fate = r.readFate(ctx, s.open.Container.Pods)
 	}
 	return a
@@ -250,11 +250,11 @@ func (r *reader) readFate(ctx context.Context, pods []kubelet.Pod) fate {
 	}
 	switch gone {
 	case 0:
-		return lives
+		return noneGone
 	case len(pods):
-		return isOut
+		return allGone
 	default:
-		return mayBeOut
+		return someGone
 	}
 }
 
@@ -272,10 +272,10 @@ func PodsOf(answer intent.Answer) holders.Pods {
 type observation struct {
 	asked      time.Time // time of the call
 	checkpoint kubelet.Reading[kubelet.Checkpoint]
-	kubelet    string                                 // identifies the running kubelet; "" if unknown
+	life       string                                 // identifies the running kubelet; "" if unknown
 	view       kubelet.Reading[kubelet.View]          // of PodResources
 	single     []kubelet.Pod                          // the pods in view, if read pod by pod
-	answer     kubelet.Reading[intent.Answer]         // of a request source
+	pods       kubelet.Reading[intent.Answer]         // of a request source
 	cpus       kubelet.Reading[cpus]                  // not read if irrelevant
 	manager    kubelet.Reading[model.TopologyManager] // not read if irrelevant
 }
@@ -298,11 +298,12 @@ func (o *observation) list() (none kubelet.Reading[kubelet.View]) {
 
 // sources returns the input for package holders.
 func (o *observation) sources(before *state, q *api.PreferRequest) holders.Sources {
-	answer, err := o.answer.Get()
+	answer, err := o.pods.Get()
 	sources := holders.Sources{
 		View: o.view, Single: o.single, Pods: kubelet.Read(PodsOf(answer), err), Known: before.known,
-		Before: before.found, Unlisted: before.unlisted, Looked: before.listing.Read, Life: before.listing.Life,
-		Listed: before.listing.Containers, Allocates: before.allocates, Kubelet: o.kubelet, Recorded: o.checkpoint,
+		Before: before.found, Unlisted: before.unlisted, Looked: before.listing.Read,
+		ListedLife: before.listing.Life,
+		Listed:     before.listing.Containers, Allocates: before.allocates, Life: o.life, Checkpoint: o.checkpoint,
 	}
 	if r := before.resources[q.GetResource()]; r != nil {
 		sources.Question, sources.Withheld = q, withheldFrom(q, r)
@@ -332,8 +333,8 @@ func withheldFrom(q *api.PreferRequest, r *device.Resource) (withheld []string) 
 func (o *observation) evidence(s *state) *evidence {
 	return &evidence{
 		Resources: s.resources, Holders: s.found, Newest: s.open.allocated().ShownIn(o.list()),
-		Recorded: o.checkpoint, Progress: s.open.progress(o.recorded()),
+		Checkpoint: o.checkpoint, Progress: s.open.progress(o.recorded()),
 		Recent: s.open.isRecent(o.asked), Late: s.open.isLate(o.asked),
-		View: o.list(), Answer: o.answer, Listing: s.listing,
+		View: o.list(), Pods: o.pods, Listing: s.listing,
 	}
 }

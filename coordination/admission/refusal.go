@@ -74,8 +74,8 @@ func (r *reader) findElsewhere(
 	ctx context.Context, before *state, resource string, ids []string, o *observation,
 ) refusal {
 	held, id, found := before.findElsewhereName(o, resource, ids)
-	if found && !o.answer.IsKnown() {
-		o.answer = kubelet.Read(r.Pods.Pods(ctx))
+	if found && !o.pods.IsKnown() {
+		o.pods = kubelet.Read(r.Pods.Pods(ctx))
 		held, id, found = before.findElsewhereName(o, resource, ids)
 	}
 	if !found {

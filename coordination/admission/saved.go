@@ -159,15 +159,15 @@ func (k *savedAdmission) restore(now time.Time) *openAdmission {
 func (c *Coordinator) restoreHolders() {
 	s := c.current().clone()
 	sources := holders.Sources{
-		Allocates: s.allocates, Known: s.known, Before: s.found, Unlisted: s.unlisted, Kubelet: c.Kubelet.Life(),
+		Allocates: s.allocates, Known: s.known, Before: s.found, Unlisted: s.unlisted, Life: c.Kubelet.Life(),
 	}
 	recorded, err := c.Kubelet.Checkpoint()
 	if err != nil {
 		c.Log.Info("device checkpoint of the kubelet not read", "error", err)
 	}
-	sources.Recorded = kubelet.Read(recorded, err)
-	if c.Kubelet.Life() != sources.Kubelet { // a kubelet has started meanwhile
-		sources.Kubelet = ""
+	sources.Checkpoint = kubelet.Read(recorded, err)
+	if c.Kubelet.Life() != sources.Life { // a kubelet has started meanwhile
+		sources.Life = ""
 	}
 	found := holders.Find(sources)
 	s.allocates, s.unlisted = found.Allocates, found.Unlisted

@@ -76,7 +76,7 @@ func (e *evidence) takingOver(q *api.PreferRequest) (*recipient, string) {
 // not contain: the container in admission, even if its Allocates were missed. Returns nil if none or, by the
 // kubelet's records, several match.
 func (e *evidence) unwritten(resource string, view kubelet.View) (open *recipient) {
-	if !e.Recorded.IsKnown() {
+	if !e.Checkpoint.IsKnown() {
 		return nil
 	}
 	for _, h := range e.Holders {

@@ -224,7 +224,7 @@ func (tx *transaction) livePlan() *plan { return tx.open.live(tx.now()) }
 func (tx *transaction) openFor(
 	c *recipient, next *plan, resource string, recorded kubelet.Identity,
 ) {
-	tx.expirePlan()
+	tx.expirePromise()
 	if before := tx.open; before != nil && before.Plan != nil && before.Container.ID == c.ID &&
 		before.Plan.promised[resource] != nil {
 		next.promised, next.until = before.Plan.promised, before.Plan.until // the rest of the same container
@@ -251,9 +251,9 @@ func (tx *transaction) endRejected(e *evidence, of fate) {
 		c = e.Newest
 	}
 	switch {
-	case of == isOut || e.IsGone(c):
+	case of == allGone || e.IsGone(c):
 		tx.release(tx.open.Container)
-	case of == lives && !e.IsUnrelated(c):
+	case of == noneGone && !e.IsUnrelated(c):
 		return
 	}
 	tx.endAdmission()
@@ -267,9 +267,9 @@ func (tx *transaction) endAdmission() {
 	tx.open = nil
 }
 
-// fulfilPlan reports the outcome of the promise for an allocated resource.
-func (tx *transaction) fulfilPlan(resource string, ids []string) {
-	tx.expirePlan()
+// fulfilPromise reports the outcome of the promise for an allocated resource.
+func (tx *transaction) fulfilPromise(resource string, ids []string) {
+	tx.expirePromise()
 	p := tx.plan()
 	if p == nil || p.promised[resource] == nil {
 		return
@@ -290,8 +290,8 @@ func (tx *transaction) plan() *plan {
 	return tx.open.Plan
 }
 
-// expirePlan reports an expired promise.
-func (tx *transaction) expirePlan() {
+// expirePromise reports an expired promise.
+func (tx *transaction) expirePromise() {
 	if p := tx.plan(); p != nil && !tx.now().Before(p.until) {
 		tx.endPromise(Expired)
 	}

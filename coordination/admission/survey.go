@@ -117,7 +117,7 @@ func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
 	pods := PodsOf(answer)
 	sources := holders.Sources{
 		Known: s.known, Before: s.found, Unlisted: s.unlisted, Allocates: s.allocates,
-		Pods: kubelet.Read(pods, unknown), Kubelet: life, Ended: true,
+		Pods: kubelet.Read(pods, unknown), Life: life, Ended: true,
 	}
 	if n := s.open.allocated(); n != nil && unknown != nil { // the checkpoint has only the UID of the latest pod
 		possible := n.Pods[:min(len(n.Pods), maxSuspects)]
@@ -126,8 +126,8 @@ func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
 		}
 		sources.View, sources.Single = i.reader.readPods(ctx, possible)
 	}
-	sources.Recorded = kubelet.Read(i.reader.Kubelet.Checkpoint())
-	if sources.Recorded.IsKnown() {
+	sources.Checkpoint = kubelet.Read(i.reader.Kubelet.Checkpoint())
+	if sources.Checkpoint.IsKnown() {
 		known.found = holders.Find(sources).Holders
 	}
 	known.markInit(answer)
@@ -163,7 +163,7 @@ func (s *survey) missingIn(pods holders.Pods, sources holders.Sources) map[strin
 	gone := map[string]bool{}
 	for i := range s.found {
 		h := &s.found[i]
-		gone[podKeyOf(h)] = h.UID != "" && pods.Lack(h.UID, sources.Kubelet, sources.Known[h.UID]) ||
+		gone[podKeyOf(h)] = h.UID != "" && pods.Lack(h.UID, sources.Life, sources.Known[h.UID]) ||
 			h.UID == "" && h.Pod != (kubelet.Pod{}) && pods.All && !named[h.Pod]
 	}
 	return gone

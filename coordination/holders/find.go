@@ -16,10 +16,10 @@ import (
 func Find(s Sources) (r Result) {
 	listed := newListing(s.View)
 	recorded := newRecord(s)
-	isOf := func(h Holder) bool { return h.Life == s.Kubelet }
+	isOf := func(h Holder) bool { return h.Life == s.Life }
 	named := &podNames{
-		listing: listed, known: s.Known, looked: s.Looked, listed: s.Listed, life: s.Life, kubelet: s.Kubelet,
-		single: s.Single, again: s.Kubelet != "" && slices.ContainsFunc(s.Before, isOf),
+		listing: listed, known: s.Known, looked: s.Looked, listed: s.Listed, life: s.ListedLife, kubelet: s.Life,
+		single: s.Single, again: s.Life != "" && slices.ContainsFunc(s.Before, isOf),
 		admitted: map[string]bool{}, learned: map[string]Known{},
 	}
 	named.told, named.untold = s.Pods.Get()

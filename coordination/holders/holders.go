@@ -44,22 +44,22 @@ import (
 
 // Sources are the kubelet's records and further knowledge at one moment.
 type Sources struct {
-	Recorded  kubelet.Reading[kubelet.Checkpoint]
-	View      kubelet.Reading[kubelet.View] // of List
-	Single    []kubelet.Pod                 // the pods of a View that is no List; nil for all pods
-	Pods      kubelet.Reading[Pods]         // of a request source
-	Known     map[string]Known              // names of pods from earlier searches, by UID
-	Before    Holders                       // of the last search: instead of an unknown Recorded, and for names
-	Unlisted  Holders                       // of the last search
-	Looked    bool                          // List was read before
-	Life      string                        // of the kubelet that answered the last List
-	Allocates []Allocate                    // observed, oldest first
-	Question  *api.PreferRequest            // the current question; nil for none
+	Checkpoint kubelet.Reading[kubelet.Checkpoint]
+	View       kubelet.Reading[kubelet.View] // of List
+	Single     []kubelet.Pod                 // the pods of a View that is no List; nil for all pods
+	Pods       kubelet.Reading[Pods]         // of a request source
+	Known      map[string]Known              // names of pods from earlier searches, by UID
+	Before     Holders                       // of the last search: for an unknown Checkpoint, and for names
+	Unlisted   Holders                       // of the last search
+	Looked     bool                          // List was read before
+	ListedLife string                        // of the kubelet that answered the last List
+	Allocates  []Allocate                    // observed, oldest first
+	Question   *api.PreferRequest            // the current question; nil for none
 	// Withheld are devices of its resource that the kubelet does not offer and would offer if they were free:
 	// for the kubelet their pods are alive, although the pods may have ended.
 	Withheld []string
 	Listed   map[kubelet.Container]kubelet.Devices // by the last List; nil if unknown
-	Kubelet  string                                // identifies the running kubelet; "" if unknown
+	Life     string                                // identifies the running kubelet; "" if unknown
 	Ended    bool                                  // ended pods count as holders
 }
 

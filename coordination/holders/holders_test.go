@@ -110,19 +110,19 @@ func TestFind(t *testing.T) {
 		left int
 	}{
 		"the list of pods says whose pod lives": {
-			Sources: holders.Sources{Recorded: read(two), Pods: living(true, map[string]string{"u2": "b"})},
+			Sources: holders.Sources{Checkpoint: read(two), Pods: living(true, map[string]string{"u2": "b"})},
 			want:    []string{"g2: u2 b/c"},
 		},
 		"of two pods of a name none is known to be the one that List shows": {
 			Sources: holders.Sources{
-				View: view(map[string]string{"a/c": gpus + " g1"}), Recorded: read(record(t, nil)),
+				View: view(map[string]string{"a/c": gpus + " g1"}), Checkpoint: read(record(t, nil)),
 				Pods: living(false, map[string]string{"u1": "a", "u2": "a"}),
 			},
 			want: []string{"g1:  a/c open"},
 		},
 		"but an Allocate says whose container List shows": {
 			Sources: holders.Sources{
-				View: view(map[string]string{"a/c": gpus + " g1"}), Recorded: read(record(t, nil)),
+				View: view(map[string]string{"a/c": gpus + " g1"}), Checkpoint: read(record(t, nil)),
 				Pods: living(false, map[string]string{"u1": "a", "u2": "a"}),
 				Allocates: []holders.Allocate{
 					{Resource: vfs, IDs: []string{"v1"}, UID: "u2", Pod: kubelet.Pod{Name: "a"}, Name: "c"},
@@ -131,19 +131,19 @@ func TestFind(t *testing.T) {
 			want: []string{"g1: u2 a/c open", "v1: u2 a/c open"}, left: 1,
 		},
 		"pods beside a list that is not all can live": {
-			Sources: holders.Sources{Recorded: read(two), Pods: living(false, map[string]string{"u2": "b"})},
+			Sources: holders.Sources{Checkpoint: read(two), Pods: living(false, map[string]string{"u2": "b"})},
 			want:    []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
 		"a list that is not all names a pod that List shows without devices": {
 			Sources: holders.Sources{
-				Recorded: read(two), Pods: living(false, map[string]string{"u1": "a", "u2": "b"}),
+				Checkpoint: read(two), Pods: living(false, map[string]string{"u1": "a", "u2": "b"}),
 				View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
 			},
 			want: []string{"g2: u2 b/c"}, // the kubelet admits it again
 		},
 		"a pod that runs keeps what a kubelet without its records does not show": {
 			Sources: holders.Sources{
-				Recorded: read(two), View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
+				Checkpoint: read(two), View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
 				Pods: kubelet.Read(holders.Pods{
 					Names:   map[string]kubelet.Pod{"u1": {Name: "a"}, "u2": {Name: "b"}},
 					Started: map[string]bool{"u1": true, "u2": true},
@@ -153,7 +153,7 @@ func TestFind(t *testing.T) {
 		},
 		"of two recorded pods of a name the later one is shown": {
 			Sources: holders.Sources{
-				Recorded: read(two), View: view(map[string]string{"a/c": gpus + " g2"}),
+				Checkpoint: read(two), View: view(map[string]string{"a/c": gpus + " g2"}),
 				Known: map[string]holders.Known{
 					"u1": {Pod: kubelet.Pod{Name: "a"}}, "u2": {Pod: kubelet.Pod{Name: "a"}},
 				},
@@ -163,7 +163,7 @@ func TestFind(t *testing.T) {
 		},
 		"or the earlier one, in the order of the UIDs": {
 			Sources: holders.Sources{
-				Recorded: read(two), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
+				Checkpoint: read(two), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
 				Known: map[string]holders.Known{
 					"u1": {Pod: kubelet.Pod{Name: "a"}}, "u2": {Pod: kubelet.Pod{Name: "a"}},
 				},
@@ -173,7 +173,7 @@ func TestFind(t *testing.T) {
 		},
 		"an Allocate of a later pod of the name is not the earlier pod's": {
 			Sources: holders.Sources{
-				Recorded: read(two), View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
+				Checkpoint: read(two), View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
 				Known:    map[string]holders.Known{"u1": {Pod: kubelet.Pod{Name: "a"}}},
 				Question: &api.PreferRequest{Resource: vfs}, Withheld: []string{"v1"},
 				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
@@ -182,7 +182,7 @@ func TestFind(t *testing.T) {
 		},
 		"nor what List shows of the later pod": {
 			Sources: holders.Sources{
-				Recorded: read(two), View: view(map[string]string{"a/c": gpus + " g3", "b/c": gpus + " g2"}),
+				Checkpoint: read(two), View: view(map[string]string{"a/c": gpus + " g3", "b/c": gpus + " g2"}),
 				Known:    map[string]holders.Known{"u1": {Pod: kubelet.Pod{Name: "a"}}},
 				Question: &api.PreferRequest{Resource: vfs}, Withheld: []string{"v1"},
 			},
@@ -190,25 +190,25 @@ func TestFind(t *testing.T) {
 		},
 		"without a list pods are found by what they have": {
 			Sources: holders.Sources{
-				Recorded: read(two), View: view(map[string]string{"b/c": gpus + " g2", "d/c": ""}),
+				Checkpoint: read(two), View: view(map[string]string{"b/c": gpus + " g2", "d/c": ""}),
 			},
 			want: []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
 		"what is left of an init container stays with its pod": {
 			Sources: holders.Sources{
-				Recorded: read(inits), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
+				Checkpoint: read(inits), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
 			},
 			want: []string{"g1: u1 a/c", "g1: u1 a/init", "g2: u1 a/init", "v1: u1 a/c"},
 		},
 		"a device that is offered frees its whole pod": {
 			Sources: holders.Sources{
-				Recorded: read(two), Question: &api.PreferRequest{Resource: vfs, Available: []string{"v1"}},
+				Checkpoint: read(two), Question: &api.PreferRequest{Resource: vfs, Available: []string{"v1"}},
 			},
 			want: []string{"g2: u2 /c"},
 		},
 		"one that has to be taken frees nobody": {
 			Sources: holders.Sources{
-				Recorded: read(inits),
+				Checkpoint: read(inits),
 				Question: &api.PreferRequest{
 					Resource: gpus, Available: []string{"g2", "g3"}, MustInclude: []string{"g2"},
 				},
@@ -217,20 +217,20 @@ func TestFind(t *testing.T) {
 		},
 		"nor one that List shows": {
 			Sources: holders.Sources{
-				Recorded: read(two), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
+				Checkpoint: read(two), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
 				Question: &api.PreferRequest{Resource: vfs, Available: []string{"v1"}},
 			},
 			want: []string{"g1: u1 a/c", "g2: u2 /c", "v1: u1 a/c"},
 		},
 		"a device that another pod has frees the one before": {
 			Sources: holders.Sources{
-				Recorded: read(two), View: view(map[string]string{"next/c": gpus + " g1", "b/c": gpus + " g2"}),
+				Checkpoint: read(two), View: view(map[string]string{"next/c": gpus + " g1", "b/c": gpus + " g2"}),
 			},
 			want: []string{"g1:  next/c open", "g2: u2 b/c"},
 		},
 		"a container that List shows and the checkpoint does not is in admission": {
 			Sources: holders.Sources{
-				Recorded: read(two), Pods: living(true, map[string]string{"u1": "a", "u2": "b", "u3": "new"}),
+				Checkpoint: read(two), Pods: living(true, map[string]string{"u1": "a", "u2": "b", "u3": "new"}),
 				View: view(map[string]string{
 					"a/c": gpus + " g1 " + vfs + " v1", "b/c": gpus + " g2", "new/c": gpus + " g3",
 				}),
@@ -239,7 +239,7 @@ func TestFind(t *testing.T) {
 		},
 		"an Allocate that nothing tells of yet": {
 			Sources: holders.Sources{
-				Recorded: read(two), Pods: living(true, map[string]string{"u2": "b", "u3": "new"}),
+				Checkpoint: read(two), Pods: living(true, map[string]string{"u2": "b", "u3": "new"}),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g3"}, UID: "u3", Name: "init", Recorded: two.Identity},
 				},
@@ -249,7 +249,7 @@ func TestFind(t *testing.T) {
 		},
 		"is over when its pod has ended": {
 			Sources: holders.Sources{
-				Recorded: read(two), Pods: living(true, map[string]string{"u2": "b"}),
+				Checkpoint: read(two), Pods: living(true, map[string]string{"u2": "b"}),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g3"}, UID: "u3", Name: "init", Recorded: two.Identity},
 				},
@@ -258,62 +258,62 @@ func TestFind(t *testing.T) {
 		},
 		"when the checkpoint has been written since": {
 			Sources: holders.Sources{
-				Recorded:  read(two),
-				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: inits.Identity}},
+				Checkpoint: read(two),
+				Allocates:  []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: inits.Identity}},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 /c", "v1: u1 /c"},
 		},
 		"when its resource is asked for again": {
 			Sources: holders.Sources{
-				Recorded:  read(two),
-				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
-				Question:  &api.PreferRequest{Resource: gpus},
+				Checkpoint: read(two),
+				Allocates:  []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
+				Question:   &api.PreferRequest{Resource: gpus},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 /c", "v1: u1 /c"},
 		},
 		"when List shows it": {
 			Sources: holders.Sources{
-				Recorded: read(two), View: view(map[string]string{"new/c": gpus + " g3"}),
+				Checkpoint: read(two), View: view(map[string]string{"new/c": gpus + " g3"}),
 				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 /c", "g3:  new/c open", "v1: u1 /c"},
 		},
 		"a pod does not become its successor that was given the same": {
 			Sources: holders.Sources{
-				Recorded:  read(two),
-				View:      view(map[string]string{"next/c": gpus + " g2"}),
-				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g2"}, Recorded: two.Identity}},
+				Checkpoint: read(two),
+				View:       view(map[string]string{"next/c": gpus + " g2"}),
+				Allocates:  []holders.Allocate{{Resource: gpus, IDs: []string{"g2"}, Recorded: two.Identity}},
 			},
 			want: []string{"g1: u1 /c", "g2:  next/c open", "v1: u1 /c"},
 		},
 		"a device that is offered frees the other containers of its pod": {
 			Sources: holders.Sources{
-				Recorded: read(inits), Question: &api.PreferRequest{Resource: vfs, Available: []string{"v1"}},
+				Checkpoint: read(inits), Question: &api.PreferRequest{Resource: vfs, Available: []string{"v1"}},
 			},
 		},
 		"the same ID of another resource frees nobody": {
 			Sources: holders.Sources{
-				Recorded: read(one), Question: &api.PreferRequest{Resource: vfs, Available: []string{"g1"}},
+				Checkpoint: read(one), Question: &api.PreferRequest{Resource: vfs, Available: []string{"g1"}},
 			},
 			want: []string{"g1: u1 /c"},
 		},
 		"nor an offered device that List shows with another container": {
 			Sources: holders.Sources{
-				Recorded: read(one), View: view(map[string]string{"d/x": gpus + " g1"}),
+				Checkpoint: read(one), View: view(map[string]string{"d/x": gpus + " g1"}),
 				Question: &api.PreferRequest{Resource: gpus, Available: []string{"g1"}},
 			},
 			want: []string{"g1:  d/x open", "g1: u1 /c"},
 		},
 		"a pod with a withheld device is alive for the kubelet": {
 			Sources: holders.Sources{
-				Recorded: read(two), Pods: living(true, map[string]string{"u2": "b"}),
+				Checkpoint: read(two), Pods: living(true, map[string]string{"u2": "b"}),
 				Question: &api.PreferRequest{Resource: gpus, Available: []string{"g3"}}, Withheld: []string{"g1"},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
 		"a withheld device that a later pod was given tells nothing of the pod before": {
 			Sources: holders.Sources{
-				Recorded: read(both),
+				Checkpoint: read(both),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g1"}, UID: "u3", Anew: true, Recorded: both.Identity},
 				},
@@ -322,16 +322,16 @@ func TestFind(t *testing.T) {
 		},
 		"an offered device of a pod that List shows with another device frees nobody": {
 			Sources: holders.Sources{
-				Recorded: read(record(t, map[string]string{"u1/c": gpus + " g1", "u1/init": gpus + " g2,g3"})),
-				View:     view(map[string]string{"a/c": gpus + " g1"}),
-				Question: &api.PreferRequest{Resource: gpus, Available: []string{"g2"}},
+				Checkpoint: read(record(t, map[string]string{"u1/c": gpus + " g1", "u1/init": gpus + " g2,g3"})),
+				View:       view(map[string]string{"a/c": gpus + " g1"}),
+				Question:   &api.PreferRequest{Resource: gpus, Available: []string{"g2"}},
 			},
 			want: []string{"g1: u1 a/c", "g2: u1 a/init", "g3: u1 a/init"},
 		},
 		"the pod of one record is not that of another": {
 			Sources: holders.Sources{
-				Recorded: read(record(t, map[string]string{"u1/c": gpus + " g2", "u2/c": gpus + " g1"})),
-				Pods:     living(false, map[string]string{"u1": "a"}),
+				Checkpoint: read(record(t, map[string]string{"u1/c": gpus + " g2", "u2/c": gpus + " g1"})),
+				Pods:       living(false, map[string]string{"u1": "a"}),
 				Before: holders.Holders{
 					{Pod: kubelet.Pod{Name: "a"}, Name: "c", Devices: devices(gpus + " g1"), Open: true},
 				},
@@ -340,7 +340,7 @@ func TestFind(t *testing.T) {
 		},
 		"an Allocate before the checkpoint does not end the pod": {
 			Sources: holders.Sources{
-				Recorded: read(one),
+				Checkpoint: read(one),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g1"}, UID: "u0", Anew: true, Recorded: two.Identity},
 				},
@@ -349,7 +349,7 @@ func TestFind(t *testing.T) {
 		},
 		"nor an Allocate of the next container of the pod": {
 			Sources: holders.Sources{
-				Recorded: read(inits),
+				Checkpoint: read(inits),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g2"}, UID: "u1", Name: "d", Recorded: inits.Identity},
 				},
@@ -358,7 +358,7 @@ func TestFind(t *testing.T) {
 		},
 		"nor the List of a kubelet that has just started": {
 			Sources: holders.Sources{
-				Recorded: read(one), View: kubelet.Read(kubelet.View{Life: "2"}, nil), Looked: true, Life: "1",
+				Checkpoint: read(one), View: kubelet.Read(kubelet.View{Life: "2"}, nil), Looked: true, ListedLife: "1",
 				Known: map[string]holders.Known{"u1": {Pod: kubelet.Pod{Name: "a"}, Listed: true, Life: "1"}},
 			},
 			want: []string{"g1: u1 a/c"},
@@ -407,7 +407,7 @@ func TestFindKeepsList(t *testing.T) {
 	t.Parallel()
 	list := view(map[string]string{"a/c": gpus + " g1"})
 	found := holders.Find(holders.Sources{
-		Recorded: read(record(t, nil)), View: list,
+		Checkpoint: read(record(t, nil)), View: list,
 		Allocates: []holders.Allocate{{Resource: vfs, IDs: []string{"v1"}}},
 	}).Holders
 	if diff := cmp.Diff([]string{"g1:  a/c open", "v1:  a/c open"}, held(found)); diff != "" {
@@ -424,8 +424,8 @@ func TestFindKeepsList(t *testing.T) {
 func TestWrongNameIsCorrected(t *testing.T) {
 	t.Parallel()
 	sources := holders.Sources{
-		Recorded: read(record(t, map[string]string{"u1/c": gpus + " g1"})),
-		Pods:     living(true, map[string]string{"u1": "a"}),
+		Checkpoint: read(record(t, map[string]string{"u1/c": gpus + " g1"})),
+		Pods:       living(true, map[string]string{"u1": "a"}),
 		Known: map[string]holders.Known{
 			"u1": {Pod: kubelet.Pod{Name: "wrong"}, Listed: true, Life: "1", Containers: []string{"other"}},
 		},
@@ -457,7 +457,7 @@ func TestPodOfTheCheckpointAdmittedWhileListFails(t *testing.T) {
 	t.Parallel()
 	const life = "1"
 	sources := holders.Sources{
-		Recorded: read(record(t, map[string]string{"u1/c": gpus + " g1"})), Looked: true, Life: life,
+		Checkpoint: read(record(t, map[string]string{"u1/c": gpus + " g1"})), Looked: true, ListedLife: life,
 	}
 	first := holders.Find(sources)
 	if want := []string{"g1: u1 /c"}; !slices.Equal(held(first.Holders), want) {
@@ -483,7 +483,7 @@ func BenchmarkFind(b *testing.B) {
 		names[fmt.Sprintf("u%d", i)] = fmt.Sprintf("p%d", i)
 	}
 	s := holders.Sources{
-		Recorded: read(record(b, containers)), View: view(shown), Question: &api.PreferRequest{Resource: gpus},
+		Checkpoint: read(record(b, containers)), View: view(shown), Question: &api.PreferRequest{Resource: gpus},
 	}
 	b.Run("names", func(b *testing.B) {
 		for b.Loop() {
@@ -505,7 +505,7 @@ func TestKubeletStarts(t *testing.T) {
 	t.Parallel()
 	recorded := record(t, map[string]string{"u1/c": gpus + " g1", "u2/c": gpus + " g2"})
 	all := living(false, map[string]string{"u1": "a", "u2": "b"})
-	first := holders.Find(holders.Sources{Recorded: read(recorded), Pods: all, Kubelet: "first"})
+	first := holders.Find(holders.Sources{Checkpoint: read(recorded), Pods: all, Life: "first"})
 	both := []string{"g1: u1 a/c", "g2: u2 b/c"}
 	for name, step := range map[string]struct {
 		recorded kubelet.Checkpoint
@@ -521,7 +521,7 @@ func TestKubeletStarts(t *testing.T) {
 		"taken back":      {record(t, nil), all, "first", nil},
 	} {
 		found := holders.Find(holders.Sources{
-			Recorded: read(step.recorded), Pods: step.pods, Kubelet: step.kubelet, Known: first.Known,
+			Checkpoint: read(step.recorded), Pods: step.pods, Life: step.kubelet, Known: first.Known,
 			Before: first.Holders,
 		})
 		if diff := cmp.Diff(step.want, held(found.Holders)); diff != "" {
@@ -548,7 +548,7 @@ func TestFreedAtList(t *testing.T) {
 	recorded := record(t, map[string]string{"u1/c": gpus + " g1", "u2/c": gpus + " g2"})
 	later := recorded
 	later.Identity.Modified++
-	same := holders.Sources{Recorded: read(recorded), Kubelet: "first"}
+	same := holders.Sources{Checkpoint: read(recorded), Life: "first"}
 	shown := same
 	shown.View = both
 	byList := holders.Sources{View: second}
@@ -563,11 +563,11 @@ func TestFreedAtList(t *testing.T) {
 		"by a source first":    {holders.Sources{View: both, Pods: without}, same, all},
 		"by Get":               {holders.Sources{View: second, Single: []kubelet.Pod{{Name: "a"}}}, same, all},
 		"List shows it":        {byList, shown, all},
-		"a checkpoint":         {byList, holders.Sources{Recorded: read(later), Kubelet: "first"}, all},
-		"another kubelet":      {byList, holders.Sources{Recorded: read(recorded), Kubelet: "second"}, all},
-		"an unknown kubelet":   {byList, holders.Sources{Recorded: read(recorded)}, all},
+		"a checkpoint":         {byList, holders.Sources{Checkpoint: read(later), Life: "first"}, all},
+		"another kubelet":      {byList, holders.Sources{Checkpoint: read(recorded), Life: "second"}, all},
+		"an unknown kubelet":   {byList, holders.Sources{Checkpoint: read(recorded)}, all},
 	} {
-		c.ends.Recorded, c.ends.Kubelet, c.ends.Looked, c.ends.Life = read(recorded), "first", true, "first"
+		c.ends.Checkpoint, c.ends.Life, c.ends.Looked, c.ends.ListedLife = read(recorded), "first", true, "first"
 		c.ends.Known = holders.Find(shown).Known
 		same.Known = holders.Find(c.ends).Known
 		c.then.Known = holders.Find(same).Known // nothing has changed

@@ -50,7 +50,7 @@ func TestLostNewestIsListedLater(t *testing.T) {
 		}}
 		for _, pods := range c.lists {
 			last = holders.Find(holders.Sources{
-				Recorded: kubelet.Read(record(t, nil), nil), Pods: pods, Kubelet: "second",
+				Checkpoint: kubelet.Read(record(t, nil), nil), Pods: pods, Life: "second",
 				Known: last.Known, Before: last.Holders, Unlisted: last.Unlisted,
 			})
 		}

@@ -19,7 +19,7 @@ func TestLostPodEnds(t *testing.T) {
 	t.Parallel()
 	recorded := record(t, map[string]string{"u1/c": gpus + " g1", "u2/c": gpus + " g2"})
 	all := living(false, map[string]string{"u1": "a", "u2": "b"})
-	last := holders.Find(holders.Sources{Recorded: kubelet.Read(recorded, nil), Pods: all, Kubelet: "first"})
+	last := holders.Find(holders.Sources{Checkpoint: kubelet.Read(recorded, nil), Pods: all, Life: "first"})
 	both := []string{"g1: u1 a/c", "g2: u2 b/c"}
 	for i, step := range []struct {
 		shown map[string]string
@@ -32,9 +32,9 @@ func TestLostPodEnds(t *testing.T) {
 		shown, _ := view(step.shown).Get()
 		shown.Life = "second"
 		last = holders.Find(holders.Sources{
-			Recorded: kubelet.Read(record(t, nil), nil), View: kubelet.Read(shown, nil), Kubelet: "second",
+			Checkpoint: kubelet.Read(record(t, nil), nil), View: kubelet.Read(shown, nil), Life: "second",
 			Pods:  kubelet.Read(holders.Pods{}, errors.New("no answer")),
-			Known: last.Known, Before: last.Holders, Looked: true, Life: "second",
+			Known: last.Known, Before: last.Holders, Looked: true, ListedLife: "second",
 		})
 		if diff := cmp.Diff(step.want, held(last.Holders)); diff != "" {
 			t.Errorf("List %d: held (-want +got):\n%s", i, diff)
@@ -50,7 +50,7 @@ func TestLostPodIsListedLater(t *testing.T) {
 	recorded := record(t, map[string]string{"u1/c": gpus + " g1", "u2/c": gpus + " g2"})
 	names := map[string]string{"u1": "a", "u2": "b"}
 	first := holders.Find(holders.Sources{
-		Recorded: kubelet.Read(recorded, nil), Pods: living(false, names), Kubelet: "first",
+		Checkpoint: kubelet.Read(recorded, nil), Pods: living(false, names), Life: "first",
 	})
 	whole := living(true, map[string]string{"u2": "b"})
 	younger, both := map[string]string{"u2": "b"}, []string{"g1: u1 a/c", "g2: u2 b/c"}
@@ -71,7 +71,7 @@ func TestLostPodIsListedLater(t *testing.T) {
 		last := first
 		for i, list := range lists {
 			last = holders.Find(holders.Sources{
-				Recorded: kubelet.Read(record(t, nil), nil), Pods: list.pods, Kubelet: "second",
+				Checkpoint: kubelet.Read(record(t, nil), nil), Pods: list.pods, Life: "second",
 				Known: last.Known, Before: last.Holders, Unlisted: last.Unlisted,
 			})
 			if diff := cmp.Diff(list.want, held(last.Holders)); diff != "" {
@@ -117,7 +117,7 @@ func TestLostContainerOfAllocates(t *testing.T) {
 			"u1": {Pod: before[0].Pod, Told: true, Life: first}, "u2": {Pod: before[1].Pod, Told: true, Life: first},
 		}
 		found := holders.Find(holders.Sources{
-			Recorded: kubelet.Read(record(t, nil), nil), Pods: c.pods, Known: known, Before: before, Kubelet: second,
+			Checkpoint: kubelet.Read(record(t, nil), nil), Pods: c.pods, Known: known, Before: before, Life: second,
 		}).Holders
 		if diff := cmp.Diff(c.want, held(found)); diff != "" {
 			t.Errorf("%s: held (-want +got):\n%s", name, diff)
@@ -136,8 +136,8 @@ func TestLostContainerStartsAgain(t *testing.T) {
 	before := holders.Holders{of("c", "g1"), of("init", "g2"), of("other", "g3")}
 	before[1].Init = true
 	found := holders.Find(holders.Sources{
-		Recorded: kubelet.Read(record(t, map[string]string{"u1/c": gpus + " g4"}), nil), Before: before,
-		Pods: living(true, map[string]string{"u1": "a"}), Kubelet: "second",
+		Checkpoint: kubelet.Read(record(t, map[string]string{"u1/c": gpus + " g4"}), nil), Before: before,
+		Pods: living(true, map[string]string{"u1": "a"}), Life: "second",
 	}).Holders
 	if diff := cmp.Diff([]string{"g3: u1 a/other", "g4: u1 a/c"}, held(found)); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
@@ -152,7 +152,7 @@ func TestLostContainerWithoutCheckpoint(t *testing.T) {
 	lost := holders.Holder{UID: "u1", Pod: pod, Name: "c", Devices: devices(gpus + " g1"), Lost: true}
 	recorded := holders.Holder{UID: "u2", Name: "c", Devices: devices(gpus + " g2")}
 	found := holders.Find(holders.Sources{
-		Recorded: kubelet.Read(kubelet.Checkpoint{}, errors.New("no file")), Kubelet: "second",
+		Checkpoint: kubelet.Read(kubelet.Checkpoint{}, errors.New("no file")), Life: "second",
 		View: view(map[string]string{"a/c": ""}), Pods: kubelet.Read(holders.Pods{}, errors.New("no answer")),
 		Before: holders.Holders{lost, recorded}, Known: map[string]holders.Known{"u1": {Pod: pod, Told: true}},
 		Question: &api.PreferRequest{Resource: gpus, Available: []string{"g1", "g2"}},

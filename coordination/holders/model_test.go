@@ -95,7 +95,7 @@ func (k *keeper) pods() (unknown kubelet.Reading[holders.Pods]) {
 // Prefer answers at random, and judges who is said to hold what.
 func (k *keeper) Prefer(p *model.Pod, c *model.Container, q model.Question) []string {
 	sources := holders.Sources{
-		Recorded: kubelet.Read(k.recorded(), nil), Pods: k.pods(), Allocates: k.allocates,
+		Checkpoint: kubelet.Read(k.recorded(), nil), Pods: k.pods(), Allocates: k.allocates,
 		Question: &api.PreferRequest{Resource: q.Resource, Available: q.Available, MustInclude: q.MustInclude},
 	}
 	if len(q.MustInclude) == 0 && !k.happens(k.trouble.away) {

@@ -25,7 +25,7 @@ func TestBothPodsOfANameAreRecorded(t *testing.T) {
 				early + "/c": gpus + " g1 " + vfs + " v1", late + "/c": gpus + " g3",
 			})
 			found := holders.Find(holders.Sources{
-				Recorded: read(recorded), Pods: pods, View: view(map[string]string{"a/c": gpus + " g3", "b/c": ""}),
+				Checkpoint: read(recorded), Pods: pods, View: view(map[string]string{"a/c": gpus + " g3", "b/c": ""}),
 				Known:    map[string]holders.Known{early: {Pod: kubelet.Pod{Name: "a"}}},
 				Question: &api.PreferRequest{Resource: vfs, Available: []string{"v2"}}, Withheld: []string{"v1"},
 			}).Holders
@@ -47,8 +47,8 @@ func TestRejectedPodOfANameHoldsNothing(t *testing.T) {
 		pods, _ := living(true, map[string]string{"u1": "a"}).Get()
 		pods.Started = map[string]bool{"u1": true}
 		return holders.Sources{
-			Recorded: read(record(t, map[string]string{"u1/c": gpus + " g1"})), View: kubelet.Read(shown, nil),
-			Pods: kubelet.Read(pods, nil), Kubelet: life,
+			Checkpoint: read(record(t, map[string]string{"u1/c": gpus + " g1"})), View: kubelet.Read(shown, nil),
+			Pods: kubelet.Read(pods, nil), Life: life,
 		}
 	}
 	admitted := holders.Find(in("k", gpus+" g8"))

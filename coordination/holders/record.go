@@ -22,8 +22,8 @@ type record struct {
 
 // newRecord returns the record of sources.
 func newRecord(s Sources) *record {
-	r := &record{before: s.Before, unlisted: s.Unlisted, allocates: s.Allocates, kubelet: s.Kubelet}
-	r.checkpoint, r.unreadable = s.Recorded.Get()
+	r := &record{before: s.Before, unlisted: s.Unlisted, allocates: s.Allocates, kubelet: s.Life}
+	r.checkpoint, r.unreadable = s.Checkpoint.Get()
 	return r
 }
 

@@ -54,7 +54,7 @@ func TestLostNewestSurvivesAnUnknownSearch(t *testing.T) {
 		}}
 		for _, s := range steps {
 			last = holders.Find(holders.Sources{
-				Recorded: kubelet.Read(record(t, nil), nil), Pods: s.pods, Kubelet: s.life,
+				Checkpoint: kubelet.Read(record(t, nil), nil), Pods: s.pods, Life: s.life,
 				Known: last.Known, Before: last.Holders, Unlisted: last.Unlisted,
 			})
 		}

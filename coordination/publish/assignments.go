@@ -97,7 +97,7 @@ func (a *assignments) readDevices(
 	if told {
 		read.exclusive, sources.Pods = exclusive, kubelet.Read(*living, nil)
 	}
-	sources.Recorded = kubelet.Read(recorded, nil)
+	sources.Checkpoint = kubelet.Read(recorded, nil)
 	sources.Before = a.withoutEnded(recorded, sources)
 	read.addHolders(sources)
 	return read, nil
@@ -109,7 +109,7 @@ func (a *assignments) readDevices(
 func (a *assignments) withoutEnded(
 	recorded kubelet.Checkpoint, sources holders.Sources,
 ) (left holders.Holders) {
-	isSame := sources.Kubelet != "" && sources.Kubelet == a.kubelet
+	isSame := sources.Life != "" && sources.Life == a.kubelet
 	ended := map[string]bool{}
 	for _, h := range sources.Before {
 		name := h.UID + "/" + h.Name
@@ -120,7 +120,7 @@ func (a *assignments) withoutEnded(
 			left = append(left, h)
 		}
 	}
-	a.kubelet, a.recorded, a.ended = sources.Kubelet, recorded.Containers(), ended
+	a.kubelet, a.recorded, a.ended = sources.Life, recorded.Containers(), ended
 	return left
 }
 

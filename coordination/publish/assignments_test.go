@@ -162,7 +162,7 @@ func heldByTrain(t *testing.T) *oneGPU {
 func TestLostRecordsFreeNothing(t *testing.T) {
 	n := heldByTrain(t)
 	for i, step := range []struct{ life, free string }{{"first", "1/1"}, {"second", "0/1"}} {
-		n.before.Kubelet = step.life
+		n.before.Life = step.life
 		spec := n.wantFree(i, gpuFree, step.free).Spec
 		if published := len(spec.Held) == 1 && spec.Held[0].UID == "uid"; published != (step.free == "0/1") {
 			t.Errorf("%s kubelet: published holders: %+v", step.life, spec.Held)
@@ -184,7 +184,7 @@ func TestContainersEndAfterAKubeletStart(t *testing.T) {
 		{"fourth", gpuFree, "1/1"},
 		{"", gpuHeld, "0/1"}, {"", gpuFree, "0/1"},
 	} {
-		n.before.Kubelet = step.life
+		n.before.Life = step.life
 		n.wantFree(i, step.content, step.free)
 	}
 }

@@ -149,8 +149,8 @@ func (bereft) Announced() (admission.Announced, <-chan struct{}) {
 			Before: holders.Holders{{
 				UID: "u1", Name: "c", Devices: kubelet.Devices{"amd.com/gpu": {"g1"}}, Life: "1",
 			}},
-			Known:   map[string]holders.Known{"u1": {Told: true}},
-			Kubelet: "2",
+			Known: map[string]holders.Known{"u1": {Told: true}},
+			Life:  "2",
 		},
 	}, nil
 }

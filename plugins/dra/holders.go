@@ -103,7 +103,7 @@ func (h *holderView) readSources(ctx context.Context, machine pool.Machine) (hol
 		}
 	}
 	sources := holders.Sources{
-		Recorded: h.last, Before: h.found, Known: h.recorded.toldPods(), Kubelet: kubelet.Life(h.kubeletDir),
+		Checkpoint: h.last, Before: h.found, Known: h.recorded.toldPods(), Life: kubelet.Life(h.kubeletDir),
 	}
 	all := holders.Find(sources).Holders
 	err = h.recorded.updatePods(ctx, h.last, all, podsWith(all, listNames(machine)))

@@ -116,7 +116,7 @@ func (r *recordedPods) findCandidates(
 	}
 	names := map[string]kubelet.Pod{}
 	found := holders.Find(holders.Sources{
-		Recorded: kubelet.Read(recorded, nil), View: kubelet.Read(view, nil),
+		Checkpoint: kubelet.Read(recorded, nil), View: kubelet.Read(view, nil),
 	}).Holders
 	for _, h := range found {
 		names[h.UID] = h.Pod

@@ -105,8 +105,8 @@ func (n *Node) findRefusedPods(f *Finding) {
 		intent.TopologyAffinity)
 	f.Evidence = slices.Concat(someOf(r.shapes), someOf(n.Refused.Seen))
 	if r.always > 0 {
-		f.Fix = append(f.Fix, "a shape that is always rejected: request another number of devices or CPUs (tandem plan tries a "+
-			"request); no scheduler can help on this node")
+		f.Fix = append(f.Fix, "a shape that is always rejected: request another number of devices or CPUs (tandem "+
+			"plan tries a request); no scheduler can help on this node")
 	}
 	if r.busy+r.unknown > 0 {
 		f.Why = "The default scheduler counts devices without regard to NUMA nodes. " + measured + " " + f.Why
