@@ -68,7 +68,7 @@ func (tx *transaction) warnHung(o observation, consequence string) {
 func (tx *transaction) updateHolders(q *api.PreferRequest, o observation) *evidence {
 	e := o.evidence(tx.state)
 	tx.endRejected(e, noneGone)
-	if !e.Checkpoint.IsKnown() && e.View.IsKnown() { // List shows the devices of all containers before the latest
+	if !e.Checkpoint.IsKnown() && e.View.IsKnown() { // List shows all devices before the latest container's
 		tx.allocates = slices.DeleteFunc(slices.Clone(tx.allocates), func(a holders.Allocate) bool {
 			return e.Newest == nil || !device.SameSet(a.IDs, e.Newest.Devices[a.Resource])
 		})

@@ -109,8 +109,8 @@ func (c *recipient) Has(resource, id string) bool {
 	return slices.Contains(c.Devices[resource], id) || slices.Contains(c.Inherits[resource], id)
 }
 
-// forQuestion returns the container as the asker of a question. The kubelet requests all devices of a resource
-// at once: an asker with another request was a wrong guess, and the container is unknown.
+// forQuestion returns the container as the asker of a question. The kubelet requests all devices of a
+// resource at once: an asker with another request was a wrong guess, and the container is unknown.
 func (c recipient) forQuestion(q *api.PreferRequest) recipient {
 	if c.Asker == nil || c.Asker.Requests[q.GetResource()] == int(q.GetSize()) {
 		return c
