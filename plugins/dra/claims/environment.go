@@ -48,9 +48,10 @@ func (m *composition) addClaim(c Claim) error {
 	return nil
 }
 
-// addClaims adds new claims and kept, already prepared claims. It returns the claims to write: all but kept
-// claims with devices that are gone, which keep their files. It returns an error if a file of such a claim is
-// missing: the kubelet does not call again for a claim that it knows as prepared.
+// addClaims adds new claims and kept, already prepared claims, with the present names of their CDI devices.
+// It returns the claims to write: all but kept claims with devices that are gone, which keep their files and
+// names. It returns an error if a file of such a claim is missing: the kubelet does not call again for a claim
+// that it knows as prepared.
 func (m *composition) addClaims(kept, fresh []Claim) (written []Claim, err error) {
 	for _, c := range fresh {
 		if err := m.addClaim(c); err != nil {
@@ -62,6 +63,7 @@ func (m *composition) addClaims(kept, fresh []Claim) (written []Claim, err error
 	for _, c := range kept {
 		err := m.addClaim(c)
 		if err == nil {
+			c.setCDINames(m.environments)
 			written = append(written, c)
 		} else if err = m.reportUnrestored(c, err); err != nil {
 			return nil, err

@@ -8,7 +8,11 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/disk"
+	"github.com/tandem-k8s/tandem/test/machines"
 )
 
 // Two partitions have each other's ID now, as after a boot. A claim holds the unit that it was given, so that
@@ -36,6 +40,29 @@ func TestFilesOfRenamedDevice(t *testing.T) {
 	n.exchangeIDs(i, i+1) // after the second claim has written the record
 	if again := n.nodesOf(first); !slices.Equal(before, again) {
 		t.Errorf("the claim had %v and is given %v after a second boot", before, again)
+	}
+}
+
+// namedGPUs are GPUs that container runtimes know by name.
+type namedGPUs struct{ nvidiaGPUs }
+
+func (namedGPUs) Edits(devices []gpu.Device) container.Edits {
+	return container.Edits{Named: container.Named{Devices: []string{"nvidia.com/gpu=" + devices[0].ID}}}
+}
+
+// After a boot the kubelet asks again for a prepared claim: the container runtime gets the name that the GPU
+// has now.
+func TestNameOfRenamedDevice(t *testing.T) {
+	sys, tree := machines.Read(t, "nv-h100-oci", 1)
+	n := newNodeOf(t, disk.New(1), sys, tree, namedGPUs{nvidiaGPUs{tree}}, plainVFs, true)
+	claim := n.need("train", want{"gpu", pool.TypeGPU, 1})
+	before := n.ready(claim)[0].CDIDeviceIDs
+	given := n.prepared(claim.UID).Devices[0].GPUs[0]
+	of := slices.IndexFunc(n.state.Machine.GPUs, func(g pool.GPU) bool { return g.ID == given })
+	n.exchangeIDs(of, (of+1)%len(n.state.Machine.GPUs))
+	now := "nvidia.com/gpu=" + n.state.Machine.GPUs[of].ID
+	if after := n.ready(claim)[0].CDIDeviceIDs; now == before[0] || !slices.Equal(after, []string{now}) {
+		t.Errorf("the container runtime gets %v for %s, and got %v", after, now, before)
 	}
 }
 
