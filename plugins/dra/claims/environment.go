@@ -50,8 +50,8 @@ func (m *composition) addClaim(c Claim) error {
 
 // addClaims adds new claims and kept, already prepared claims, with the present names of their CDI devices.
 // It returns the claims to write: all but kept claims with devices that are gone, which keep their files and
-// names. It returns an error if a file of such a claim is missing: the kubelet does not call again for a claim
-// that it knows as prepared.
+// names. It returns an error if a file of such a claim is missing: the kubelet does not call again for a
+// claim that it knows as prepared.
 func (m *composition) addClaims(kept, fresh []Claim) (written []Claim, err error) {
 	for _, c := range fresh {
 		if err := m.addClaim(c); err != nil {
