@@ -25,7 +25,8 @@ func TestEmptiedPoolLeavesTheList(t *testing.T) {
 	s.PF(0x81, "ens1", 2, nil)
 	held := func() (map[string][]string, error) { return nil, nil }
 	before := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
-	vfs, err := FindVFs(before.finder, before.config, Known{File: before.known.File, Held: held}, nil, before.log)
+	known := Known{File: before.known.File, Held: held}
+	vfs, err := FindVFs(before.finder, before.config, known, nil, before.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,8 @@ func TestEmptiedPoolLeavesTheList(t *testing.T) {
 		cancel()
 		_ = node.Run(ended) // closes what New opened
 	})
-	p := NewPlugin("intel.com/a", vfs, Host{Sys: s.FS(), Dev: os.DirFS(dir), DevinfoDir: filepath.Join(dir, "dp")},
+	host := Host{Sys: s.FS(), Dev: os.DirFS(dir), DevinfoDir: filepath.Join(dir, "dp")}
+	p := NewPlugin("intel.com/a", vfs, host,
 		node.Member("intel.com/a", device.VF), log)
 	synctest.Test(t, func(t *testing.T) {
 		var list []deviceplugin.Device

@@ -142,8 +142,8 @@ func (q *Question) readViews(n *Node) (views Views, notes []string, err error) {
 	if g, v := free(model.GPU), free(model.VF); g < q.GPUs || v < q.VFs {
 		why := ""
 		if v < q.VFs && q.Config != "" {
-			why = fmt.Sprintf("; tandem doctor, for this machine and with --config %s, shows why each selector rejects devices",
-				q.Config)
+			why = fmt.Sprintf("; tandem doctor, for this machine and with --config %s, shows why each selector "+
+				"rejects devices", q.Config)
 		}
 		return Views{}, nil, fmt.Errorf("choose %s and %s: %s and %s are free%s", cli.Count(q.GPUs, "GPU"),
 			cli.Count(q.VFs, "VF"), cli.Count(g, "GPU"), cli.Count(v, "VF"), why)
