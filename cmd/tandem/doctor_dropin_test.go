@@ -105,9 +105,6 @@ func (s *sick) manyNodes() {
 	s.write("sys/devices/system/node/online", "0-8\n")
 }
 
-const earlierDropIn = "# Made by tandem doctor --fix-kubelet. tandem doctor --rollback-kubelet removes it.\n" +
-	kubeletKind + "topologyManagerPolicy: restricted\ncpuManagerPolicy: static\n"
-
 // another adds a second kubelet.
 func (s *sick) another() {
 	s.process("8", "kubelet", "--config="+s.path("tenant/c"), "--config-dir="+s.path("tenant"))
@@ -118,7 +115,8 @@ func (s *sick) itsRoot() {
 	s.process("7", "kubelet", "--config=/etc/kubelet.yaml", "--config-dir=/etc/kubelet.d")
 	s.namespace("proc/self", "mnt:[2]")
 	s.write("proc/7/root/etc/kubelet.yaml", plainKubelet)
-	s.write("proc/7/root/etc/kubelet.d/99-tandem.conf", earlierDropIn)
+	s.write("proc/7/root/etc/kubelet.d/10-cpus.conf",
+		kubeletKind+"topologyManagerPolicy: restricted\ncpuManagerPolicy: static\n")
 }
 
 // withoutFile lays out a kubelet without a configuration flag, which reads no file, even at the usual path.
@@ -164,10 +162,6 @@ func TestDropIns(t *testing.T) {
 		{"wrong CPUs", "--cpus -1", func(*sick) {}},
 		{"through its root", dropIn, (*sick).itsRoot},
 		{"through its root", "", (*sick).itsRoot},
-		{"an earlier drop-in", dropIn, func(s *sick) { s.write("kubelet.d/99-tandem.conf", earlierDropIn) }},
-		{"an earlier drop-in", "", func(s *sick) { s.write("kubelet.d/99-tandem.conf", earlierDropIn) }},
-		{"another owner's file", dropIn, func(s *sick) { s.write("kubelet.d/99-tandem.conf", kubeletKind) }},
-		{"another owner's file", "", func(s *sick) { s.write("kubelet.d/99-tandem.conf", kubeletKind) }},
 	} {
 		s := unfixed(t)
 		c.seed(s)

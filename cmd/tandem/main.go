@@ -44,8 +44,7 @@ bash needs the package bash-completion. kubectl completes "kubectl tandem" by it
 tandem, is in PATH.`},
 	})
 	root.AddCommand(newTopo(), newRecord(), qualify.NewCommand(), newPlan(), coordinator.NewStatusCommand(),
-		coordinator.NewExplainCommand(), verify.NewCommand(), doctor.NewCommand(), cli.NewVersionCommand(),
-		newMoved("play"), newMoved("simulate"))
+		coordinator.NewExplainCommand(), verify.NewCommand(), doctor.NewCommand(), cli.NewVersionCommand())
 	return root
 }
 
@@ -100,17 +99,6 @@ func refuseNodeCommands(root *cobra.Command, system string) {
 			return fmt.Errorf("this command needs the node that it runs on, which must be Linux, not %s; %s",
 				system, c.instead)
 		}
-	}
-}
-
-// newMoved returns a hidden command that names the program which has the command of this name.
-func newMoved(name string) *cobra.Command {
-	return &cobra.Command{
-		Use: name, Hidden: true, DisableFlagParsing: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: the command is tandem-lab %s\n", cmd.CommandPath(), name)
-			return cli.FoundError(cli.ExitUsage)
-		},
 	}
 }
 

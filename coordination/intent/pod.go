@@ -17,7 +17,7 @@
 //	              no requests. Default.
 //
 // The API server is no source: it lags behind the kubelet, its list needs rights over all nodes, and its
-// fields are the pod author's. The name api-server is accepted with a warning.
+// fields are the pod author's.
 //
 // Without any source the order and the time of the questions remain ([Inference]).
 //

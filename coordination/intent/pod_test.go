@@ -188,7 +188,8 @@ func TestChoice(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                             "",
 		"podresources, pods-api":       "pods-api,podresources",
-		"api-server,kubelet,kubelet,":  "kubelet,api-server", // of the version before
+		"kubelet,kubelet,":             "kubelet",
+		"api-server":                   "error",
 		"none":                         "",
 		"none,kubelet":                 "error",
 		"inference":                    "error",

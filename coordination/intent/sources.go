@@ -92,9 +92,6 @@ func (s *Sources) openSource(name Source, config Config) error {
 		}
 		https := kubelet.NewHTTPS(config.Kubelet)
 		s.addSource(name, config.Log, listFrom(https.Pods, config), https.Close)
-	case former:
-		config.Log.Warn("--intent: " + string(former) + " is no source of pod requests any more; name " +
-			string(Kubelet) + " instead, with the right to get nodes/pods")
 	}
 	return nil
 }
@@ -202,8 +199,6 @@ const (
 	Kubelet      Source = "kubelet"
 	PodResources Source = "podresources"
 	Inference    Source = "inference"
-
-	former Source = "api-server" // of versions before 0.1: accepted with a warning, and no source
 )
 
 // Choice is the value of the flag --intent: the permitted sources, as comma-separated names.
@@ -230,13 +225,13 @@ func (c *Choice) UnmarshalText(text []byte) error {
 		if source == "" || string(text) == "none" {
 			continue
 		}
-		if source != former && !slices.Contains(choosable, source) {
+		if !slices.Contains(choosable, source) {
 			all, _ := choosable.MarshalText()
 			return fmt.Errorf("unknown source %q, want some of %s", source, all)
 		}
 		named[source] = true
 	}
-	*c = slices.DeleteFunc(append(choosable, former), func(s Source) bool { return !named[s] })
+	*c = slices.DeleteFunc(choosable, func(s Source) bool { return !named[s] })
 	return nil
 }
 

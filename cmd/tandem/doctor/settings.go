@@ -3,15 +3,12 @@
 package doctor
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -212,9 +209,6 @@ func (n *Node) DropIn(staticCPUs bool) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, places, folder, cmp.Or(f.At.Config, "the kubelet's command line"))
-	for _, line := range earlierDropIn(f.At) {
-		fmt.Fprintf(&b, "# %s\n", line)
-	}
 	fmt.Fprintf(&b, "apiVersion: %s\nkind: %s\n", kubelet.ConfigVersion, kubelet.ConfigKind)
 	fmt.Fprintf(&b, "topologyManagerPolicy: %s\ntopologyManagerScope: %s\ntopologyManagerPolicyOptions:\n",
 		restricted, scopeContainer)
@@ -231,35 +225,12 @@ func (n *Node) DropIn(staticCPUs bool) (string, error) {
 	return f.process.OnNode(b.String()), nil
 }
 
-// earlier is the file that versions of Tandem before 0.1 wrote into the folder of drop-ins, and madeBy the
-// beginning of its first line. A file without that line is another owner's.
-const (
-	earlier = "99-tandem.conf"
-	madeBy  = "# Made by tandem doctor --fix-kubelet."
-)
-
-// remarkKubelet returns what the reader of findings has to know of the kubelet besides: settings that a
-// command line may override, and an earlier drop-in.
+// remarkKubelet says that a command line may override settings, which this process cannot see.
 func (n *Node) remarkKubelet() string {
-	k, list := n.settings, earlierDropIn(n.settings.At)
-	if k.unread == nil && k.process.PID == "" && n.Config == "" {
-		list = slices.Insert(list, 0, "No process of the kubelet is visible here, and its flags are unknown: the "+
-			"settings are those of "+k.At.Config+" alone. On the node, as root, tandem doctor reads the flags as "+
-			"well.")
+	k := n.settings
+	if k.unread != nil || k.process.PID != "" || n.Config != "" {
+		return ""
 	}
-	return k.process.OnNode(strings.Join(list, " "))
-}
-
-// earlierDropIn returns remarks about a file of settings that an earlier Tandem wrote, nil for none.
-func earlierDropIn(at kubelet.ConfigFiles) []string {
-	file := filepath.Join(at.Dir, earlier)
-	content, err := os.ReadFile(file)
-	if at.Dir == "" || err != nil || !bytes.HasPrefix(content, []byte(madeBy)) {
-		return nil
-	}
-	return []string{
-		file + " is of an earlier Tandem, and no longer kept up to date.",
-		"To remove it from the drained node: rm -f " + file + " " + file + ".before, then tandem doctor; " +
-			"systemctl stop kubelet; remove the state file that it names; systemctl start kubelet.",
-	}
+	return k.process.OnNode("No process of the kubelet is visible here, and its flags are unknown: the settings are " +
+		"those of " + k.At.Config + " alone. On the node, as root, tandem doctor reads the flags as well.")
 }

@@ -122,7 +122,8 @@ func (w *judgedWorld) numaNodes() []v1alpha1.NUMANode {
 	var nodes []v1alpha1.NUMANode
 	for _, n := range w.numa {
 		described := v1alpha1.NUMANode{
-			Number: n.ID, CPUs: v1alpha1.SetOf(n.CPUs...), Memory: map[string]v1alpha1.Memory{"memory": {Total: n.Memory}},
+			Number: n.ID, CPUs: v1alpha1.SetOf(n.CPUs...),
+			Memory: map[string]v1alpha1.Memory{"memory": {Total: n.Memory}},
 		}
 		for _, d := range n.Distances {
 			described.Distances = append(described.Distances, int(d))
