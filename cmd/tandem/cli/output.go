@@ -28,10 +28,6 @@ const (
 	AsJSON  = "json"
 )
 
-// AsRows is the format of a [Text] in JSON, which each command also has: kubectl tandem makes the text of a
-// node for its own terminal.
-const AsRows = "rows"
-
 // Output is the flag -o of a command. The first of its formats is the default.
 type Output struct {
 	Format  string
@@ -46,7 +42,7 @@ func (o *Output) String() string { return o.Format }
 
 // Set implements pflag.Value.
 func (o *Output) Set(s string) error {
-	if !slices.Contains(o.formats, s) && s != AsRows {
+	if !slices.Contains(o.formats, s) {
 		return fmt.Errorf("want %s", spelling.List(o.formats))
 	}
 	o.Format = s
@@ -74,11 +70,7 @@ func (o *Output) Write(cmd *cobra.Command, answer any, table func() *Text) error
 
 // Text returns an answer as JSON, or a text for people.
 func (o *Output) Text(answer any, table func() *Text) (*Text, error) {
-	switch o.Format {
-	case AsJSON:
-	case AsRows:
-		answer = table()
-	default:
+	if o.Format != AsJSON {
 		return table(), nil
 	}
 	var text Text
@@ -91,7 +83,7 @@ func (o *Output) Text(answer any, table func() *Text) (*Text, error) {
 // Show writes a text; a text for people is made for the terminal.
 func (o *Output) Show(cmd *cobra.Command, text *Text) error {
 	screen := screen{out: cmd.OutOrStdout()}
-	if o.Format != AsJSON && o.Format != AsRows {
+	if o.Format != AsJSON {
 		screen = newScreen(cmd.OutOrStdout(), ColourMode(cmd), os.Getenv)
 	}
 	return screen.show(text)
@@ -129,7 +121,7 @@ func (s screen) show(text *Text) error {
 	var shown strings.Builder
 	for _, line := range lines {
 		for _, part := range line {
-			text := PrintableLines(part.Text) // of another program the text may be anything
+			text := part.Text
 			if colour, coloured := colours[part.Verdict]; coloured {
 				text = colour + text + plain
 			}

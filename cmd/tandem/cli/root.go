@@ -5,9 +5,8 @@
 //
 // A command writes a [Text]: lines, and rows of tables. Lines and columns are folded to the width of the
 // terminal, and parts with a [Verdict] have a colour; programs, which read a pipe or a file, get neither.
-// With [AsRows] the text is for another terminal: kubectl tandem shows the texts of nodes. Foreign texts are
-// made safe to print: device names of a recording, annotations, object names and other programs' output may
-// contain terminal escape sequences, and characters that change the direction of text.
+// Foreign texts are made safe to print: device names of a recording, annotations, object names and other
+// programs' output may contain terminal escape sequences, and characters that change the direction of text.
 package cli
 
 import (

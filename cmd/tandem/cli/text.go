@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -30,8 +29,8 @@ const plain = "\x1b[0m"
 
 // part is a part of a line or cell, with a verdict.
 type part struct {
-	Text    string  `json:"text"`
-	Verdict Verdict `json:"verdict,omitempty"`
+	Text    string
+	Verdict Verdict
 }
 
 // Cell is a line, or a cell of a row.
@@ -79,15 +78,23 @@ func (c Cell) String() string {
 	return text.String()
 }
 
-// cutText returns a part of a cell, by offsets in the text.
-func (c Cell) cutText(begin, end int) (of Cell) {
-	at := 0
-	for _, one := range c {
-		from, to := max(begin-at, 0), min(end-at, len(one.Text))
-		if from < to {
-			of = append(of, part{one.Text[from:to], one.Verdict})
+// cut is a position in a cell.
+type cut struct {
+	rest Cell
+	done int // bytes of the first part of the rest
+}
+
+// take returns the next bytes of the cell.
+func (c *cut) take(bytes int) (of Cell) {
+	for bytes > 0 {
+		first := c.rest[0]
+		end := min(c.done+bytes, len(first.Text))
+		of = append(of, part{first.Text[c.done:end], first.Verdict})
+		bytes -= end - c.done
+		c.done = end
+		if end == len(first.Text) {
+			c.rest, c.done = c.rest[1:], 0
 		}
-		at += len(one.Text)
 	}
 	return of
 }
@@ -106,23 +113,22 @@ func (c Cell) measureWords() (longest int) {
 // foldWords breaks a cell between words into lines that are not longer than width, if no word is longer.
 // Lines after the first are indented.
 func (c Cell) foldWords(width, indent int) (lines []Cell) {
+	text, parts := c.String(), cut{rest: c}
+	var indentation Cell
 	for {
-		text := c.String()
-		head, rest := cutLine(text, width)
-		lines = append(lines, c.cutText(0, head))
+		head, rest := cutLine(text, width-len(indentation.String()))
+		lines = append(lines, slices.Concat(indentation, parts.take(head)))
 		if rest == len(text) {
 			return lines
 		}
-		c = append(Cell{{Text: strings.Repeat(" ", indent)}}, c.cutText(rest, len(text))...)
+		parts.take(rest - head)
+		text, indentation = text[rest:], Cell{{Text: strings.Repeat(" ", indent)}}
 	}
 }
 
 // cutLine returns the end of the words of a line that fit into width, and the begin of the other words. A
 // first word that does not fit stays whole.
 func cutLine(line string, width int) (head, rest int) {
-	if utf8.RuneCountInString(line) <= width {
-		return len(line), len(line)
-	}
 	begin := len(line) - len(strings.TrimLeft(line, " "))
 	at, column := -1, 0
 	for i, r := range line {
@@ -130,11 +136,11 @@ func cutLine(line string, width int) (head, rest int) {
 			at = i
 		}
 		column++
+		if column > width && at >= 0 {
+			return len(strings.TrimRight(line[:at], " ")), len(line) - len(strings.TrimLeft(line[at:], " "))
+		}
 	}
-	if at < 0 {
-		return len(line), len(line)
-	}
-	return len(strings.TrimRight(line[:at], " ")), len(line) - len(strings.TrimLeft(line[at:], " "))
+	return len(line), len(line)
 }
 
 // Text is a text for people: lines, and tables of rows. The columns of a table are two spaces apart.
@@ -163,12 +169,44 @@ func (t *Text) Row(cells ...any) {
 	*last = append(*last, row)
 }
 
-// Write implements io.Writer: it adds whole lines without verdicts.
+// Write implements io.Writer: it adds whole lines of a text, which may be another program's. Colours are
+// verdicts again; other control characters are escaped.
 func (t *Text) Write(text []byte) (int, error) {
 	for line := range strings.Lines(string(text)) {
-		t.Line(Cell{{Text: PrintableLines(strings.TrimSuffix(line, "\n"))}})
+		t.Line(readColours(strings.TrimSuffix(line, "\n")))
 	}
 	return len(text), nil
+}
+
+// readColours returns the parts of a line with the verdicts of their colours.
+func readColours(line string) (parts Cell) {
+	const control = "\x1b["
+	var verdict Verdict
+	for i, piece := range strings.Split(line, control) {
+		code, text, _ := strings.Cut(piece, "m")
+		switch now, is := verdictOf(control + code + "m"); {
+		case i == 0:
+			text = piece
+		case is:
+			verdict = now
+		default:
+			text = control + piece
+		}
+		if text != "" {
+			parts = append(parts, part{PrintableLines(text), verdict})
+		}
+	}
+	return parts
+}
+
+// verdictOf returns the verdict whose text begins with a control sequence, "" for the end of a colour.
+func verdictOf(sequence string) (verdict Verdict, is bool) {
+	for verdict, colour := range colours {
+		if colour == sequence {
+			return verdict, true
+		}
+	}
+	return "", sequence == plain
 }
 
 // String returns the text as programs read it, which do not know the width of a terminal.
@@ -182,12 +220,6 @@ func joinLines(lines []Cell) string {
 	}
 	return text.String()
 }
-
-// MarshalJSON writes the text for another program that knows the terminal.
-func (t *Text) MarshalJSON() ([]byte, error) { return json.Marshal(t.tables) }
-
-// UnmarshalJSON reads the text of another program.
-func (t *Text) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, &t.tables) }
 
 // layOut returns the lines for a terminal with a width; 0 for lines of any length.
 func (t *Text) layOut(width int) (lines []Cell) {

@@ -3,8 +3,9 @@
 package cli
 
 import (
-	"encoding/json"
+	"fmt"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -108,29 +109,20 @@ DEGRADED:
 	}
 }
 
-// TestParts: parts keep their verdicts in cells of cells, in lists, and in another program; a foreign
-// character is an escape.
+// TestParts: parts keep their verdicts in cells of cells, in lists, and in a program that reads the colours
+// of another; a foreign character is an escape.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	var text, read Text
 	text.Row("NAME", "STATE")
 	up, down := NewCell("a ", Good.Of("up")), NewCell(NewCell("b "), Bad.Of("down\n\x1b[31m"))
 	text.Row(7, JoinCells([]any{up, down}, ", "))
-	document, err := json.Marshal(&text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(document, &read); err != nil {
-		t.Fatal(err)
-	}
+	fmt.Fprint(&read, show(t, screen{colour: true}, &text))
 	const want = "NAME  STATE\n7     a up, b down\\u000a\\u001b[31m\n"
 	if text.String() != want || read.String() != want {
 		t.Errorf("%q, read as %q, want %q", text.String(), read.String(), want)
 	}
-	line := Cell{
-		{Text: ""}, {Text: "7"}, {Text: "     "},
-		{Text: "a "}, {"up", Good}, {Text: ", "}, {Text: "b "}, {`down\u000a\u001b[31m`, Bad},
-	}
+	line := Cell{{}, {Text: "7     a "}, {"up", Good}, {Text: ", b "}, {`down\u000a\u001b[31m`, Bad}}
 	if diff := cmp.Diff(line, read.layOut(0)[1]); diff != "" {
 		t.Error(diff)
 	}
@@ -192,4 +184,18 @@ func FuzzFold(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestLongLine: a line of a node, which may have 4 MiB, costs memory in proportion.
+func TestLongLine(t *testing.T) {
+	line := strings.Repeat("\x1b[31ma\x1b[0m a ", 1<<14)
+	var text Text
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fmt.Fprintln(&text, line)
+	text.layOut(80)
+	runtime.ReadMemStats(&after)
+	if bytes := after.TotalAlloc - before.TotalAlloc; bytes > uint64(200*len(line)) {
+		t.Errorf("%d bytes for %d", bytes, len(line))
+	}
 }

@@ -7,6 +7,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -122,35 +123,26 @@ func (c *cluster) askDaemon(
 	return nil, daemon{}, errors.New(strings.Join(failed, "; "))
 }
 
-// askText is [cluster.askDaemon] for the output in a format, nil for none. This program lays out the rows of
-// a table, for its own terminal. A node of a version without [cli.AsRows] lays the table out.
+// askText is [cluster.askDaemon] for the output in a format, nil for none. The node colours a table, and this
+// program shows the colours, if its own terminal has any.
 func (c *cluster) askText(
 	ctx context.Context, daemons []daemon, args []string, flags map[string]string, stdin []byte, format string,
 ) (*cli.Text, error) {
-	ask := func(format string) ([]byte, error) {
-		printed, _, err := c.askDaemon(ctx, daemons, slices.Concat(args, []string{"-o", format}), flags, stdin)
-		return printed, err
+	args = append(args, "-o", format)
+	if format == cli.AsTable {
+		args = append(args, "--"+cli.Colour+"=always")
+	}
+	printed, _, err := c.askDaemon(ctx, daemons, args, flags, stdin)
+	if len(printed) == 0 {
+		return nil, cmp.Or(err, errSilent)
 	}
 	var text cli.Text
-	if format == cli.AsTable {
-		printed, err := ask(cli.AsRows)
-		switch {
-		case err == nil || len(printed) > 0:
-			if unread := json.Unmarshal(printed, &text); unread != nil {
-				return nil, fmt.Errorf("read the answer: %w", unread)
-			}
-			return &text, err
-		case !strings.Contains(err.Error(), "want table or json"):
-			return nil, err
-		}
-	}
-	printed, err := ask(format)
-	if len(printed) == 0 {
-		return nil, err
-	}
 	fmt.Fprintf(&text, "%s", printed)
 	return &text, err
 }
+
+// errSilent means that a node prints nothing, and that it has no error.
+var errSilent = errors.New("the answer is empty")
 
 // The programs of the device plugins.
 const (

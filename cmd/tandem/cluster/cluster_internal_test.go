@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,8 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilexec "k8s.io/client-go/util/exec"
-
-	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 )
 
 // answers is an executor whose daemons do, by the names of their pods, what they are told.
@@ -153,33 +150,5 @@ func TestSameAnswers(t *testing.T) {
 	n := c.askStatus(t.Context(), "node", []daemon{{Pod: "a"}, {Pod: "b"}, {Pod: "c"}})
 	if want := "/a: tandem: unknown pod; /c: tandem: other"; n.Error != want {
 		t.Errorf("%q, want %q", n.Error, want)
-	}
-}
-
-// TestRowsOfANode: a node without the format rows lays its table out; another failure is no second question.
-func TestRowsOfANode(t *testing.T) {
-	t.Parallel()
-	const table = "A  B\n"
-	for name, c := range map[string]struct {
-		rows      func(context.Context, command) error
-		want, err string
-	}{
-		"rows":    {says(`[[[[{"text":"A"}],[{"text":"B"}]]]]`), table, "<nil>"},
-		"earlier": {fails(cli.ExitUsage, `invalid argument "rows" for "-o" flag: want table or json`), table, "<nil>"},
-		"absent":  {fails(cli.ExitError, "unknown pod"), "<nil>", "/a: unknown pod"},
-		"silent":  {says(""), "<nil>", "read the answer: unexpected end of JSON input"},
-	} {
-		asks := &cluster{options: options{Timeout: time.Minute}, exec: answers(
-			map[string]func(context.Context, command) error{"a": func(ctx context.Context, asked command) error {
-				if slices.Contains(asked.args, cli.AsRows) {
-					return c.rows(ctx, asked)
-				}
-				return says(table)(ctx, asked)
-			}},
-		)}
-		text, err := asks.askText(t.Context(), []daemon{{Pod: "a"}}, []string{"explain"}, nil, nil, cli.AsTable)
-		if fmt.Sprint(text) != c.want || fmt.Sprint(err) != c.err {
-			t.Errorf("%s: %v, %v", name, text, err)
-		}
 	}
 }

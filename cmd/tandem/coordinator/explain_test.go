@@ -3,6 +3,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -76,19 +78,19 @@ AT    team/train/worker  nvidia.com/vf  1        taken by nobody
 		t.Errorf("list (-want +got):\n%s", diff)
 	}
 	for text, want := range map[*cli.Text]string{
-		explainDecisions(decisions, nil, false): "PIX good, PIX good, PIX good, refused bad",
-		listDecisions(decisions):                "PIX good, refused bad",
+		explainDecisions(decisions, nil, false): "[32mPIX [32mPIX [32mPIX [31mrefused",
+		listDecisions(decisions):                "[32mPIX [31mrefused",
 	} {
-		document, err := json.Marshal(text)
-		if err != nil {
+		var shown bytes.Buffer
+		cmd, format := &cobra.Command{}, cli.OneOf(cli.AsTable)
+		cmd.SetOut(cli.NewPrintableWriter(&shown))
+		cmd.Flags().String(cli.Colour, "always", "")
+		if err := format.Show(cmd, text); err != nil {
 			t.Fatal(err)
 		}
-		var got []string
-		for _, part := range regexp.MustCompile(`"(\w+)","verdict":"(\w+)"`).FindAllSubmatch(document, -1) {
-			got = append(got, string(part[1])+" "+string(part[2]))
-		}
-		if strings.Join(got, ", ") != want {
-			t.Errorf("verdicts %q, want %s", got, want)
+		got := strings.Join(regexp.MustCompile(`\[3\dm\w+`).FindAllString(shown.String(), -1), " ")
+		if got != want {
+			t.Errorf("colours %q, want %s", got, want)
 		}
 	}
 	if got := listDecisions(nil).String(); !strings.Contains(got, "no decision") {

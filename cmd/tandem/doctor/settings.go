@@ -231,6 +231,7 @@ func (n *Node) remarkKubelet() string {
 	if k.unread != nil || k.process.PID != "" || n.Config != "" {
 		return ""
 	}
-	return k.process.OnNode("No process of the kubelet is visible here, and its flags are unknown: the settings are " +
-		"those of " + k.At.Config + " alone. On the node, as root, tandem doctor reads the flags as well.")
+	return k.process.OnNode("No process of the kubelet is visible here, and its flags are unknown: the " +
+		"settings are those of " + k.At.Config + " alone. On the node, as root, tandem doctor reads the flags as " +
+		"well.")
 }
