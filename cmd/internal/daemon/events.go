@@ -154,10 +154,12 @@ func (s *eventSender) Rejected(pods []intent.Rejected) {
 // unenforced is a time without enforcement of the annotations of the node's pods.
 type unenforced struct {
 	since time.Time // zero while they are enforced
-	told  string    // the reason whose event is sent or in the queue
+	seen  time.Time // the last call: no call comes while the other plugin serves
+	told  string    // the name of the event that is sent or in the queue
 }
 
-// lasting is the time without enforcement that is more than a restart of the kubelet.
+// lasting is the time without enforcement that is more than a restart of the kubelet. Two looks are about as
+// far apart at the most.
 const lasting = time.Minute
 
 // Enforced queues an event about the node if its pods' annotations are not enforced for a reason that lasts.
@@ -170,16 +172,19 @@ func (s *eventSender) Enforced(now intent.Enforcement) {
 	case now.Enforced():
 		s.unenforced = unenforced{}
 		return
-	case s.unenforced.since.IsZero():
+	case s.unenforced.since.IsZero(), time.Since(s.unenforced.seen) > 2*lasting:
 		s.unenforced.since = time.Now()
 	}
-	if !now.TooLarge && time.Since(s.unenforced.since) < lasting || s.unenforced.told == now.Why {
+	s.unenforced.seen = time.Now()
+	event := s.nodeEvent(reasonUnenforced, now.String())
+	event.Name = sameName(s.config.Node, "unanswered") // the text of the reason can differ with each look
+	if now.TooLarge {
+		event.Name = sameName(s.config.Node, "too-large")
+	} else if time.Since(s.unenforced.since) < lasting {
 		return
 	}
-	event := s.nodeEvent(reasonUnenforced, now.String())
-	event.Name = sameName(s.config.Node, shortDigest(now.Why))
-	if s.enqueueEvent(event) {
-		s.unenforced.told = now.Why
+	if event.Name != s.unenforced.told && s.enqueueEvent(event) {
+		s.unenforced.told = event.Name
 	}
 }
 

@@ -319,10 +319,13 @@ func TestUnenforced(t *testing.T) {
 	s, c, _ := openSender(t, http.StatusCreated)
 	c.namespace = "default"
 	close(c.hold)
-	now := intent.Enforcement{Why: "pods-api: the kubelet's list of pods is too large", TooLarge: true}
+	tooLarge := intent.Enforcement{Why: "pods-api: the kubelet's list of pods is too large", TooLarge: true}
+	unanswered := intent.Enforcement{Why: "kubelet: connection from port 4711 reset"}
 	var names []string
-	for _, why := range []string{now.Why, now.Why, "another reason"} {
-		s.Enforced(intent.Enforcement{Why: why, TooLarge: true})
+	for _, now := range []intent.Enforcement{tooLarge, tooLarge, unanswered} {
+		why := now.Why
+		s.unenforced.since, s.unenforced.seen = time.Now().Add(-lasting), time.Now()
+		s.Enforced(now)
 		event := <-c.events
 		if event.InvolvedObject.Kind != "Node" || event.InvolvedObject.Name != "node-1" ||
 			event.Reason != reasonUnenforced || !strings.Contains(event.Message, why) {
@@ -362,9 +365,11 @@ func TestLastingReason(t *testing.T) {
 		look(lasting/2, unanswered, 0)
 		look(lasting-1, unanswered, 0)
 		look(1, unanswered, 1)
-		look(lasting, unanswered, 1)
+		look(lasting, intent.Enforcement{Why: "no connection, from another port"}, 1)
 		s.retryLater(<-s.queue)
 		look(1, unanswered, 1)
+		s.unenforced.told = ""
+		look(time.Hour, unanswered, 1) // another plugin has served meanwhile
 	})
 }
 
