@@ -40,6 +40,13 @@ func (tx *transaction) answerQuestion(
 	if err != nil {
 		return nil, "", fmt.Errorf("choose %d of %s: %w", q.GetSize(), q.GetResource(), err)
 	}
+	if near := placement.Together(choice.Pairs); near < len(choice.Pairs) && b.hasRules() {
+		free, _ := newRequestBuilder(b.withoutRules(), &o, q, &container, offer).buildRequest()
+		other, err := placement.Choose(tx.tree, free)
+		if err == nil && placement.Together(other.Pairs) > near {
+			request, choice = free, other
+		}
+	}
 	choice.Reason += placement.Named("failed", b.failedFunctions())
 	p := tx.makePlan(&choice, q, &container, o)
 	kind := tx.resources[q.GetResource()].Kind

@@ -3,6 +3,7 @@
 package admission
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -24,6 +25,28 @@ type books struct {
 // newBooks returns the books of holders.
 func newBooks(tree *topology.Tree, set device.Resources, found holders.Holders) *books {
 	return &books{tree, set, found.ByUnit(set.UnitOf)}
+}
+
+// hasRules reports whether a resource has a rule for shared devices.
+func (b *books) hasRules() bool {
+	for _, r := range b.resources {
+		if r.Replicas != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutRules returns the books without the rules for shared devices, which choose among devices that are
+// equally near.
+func (b *books) withoutRules() *books {
+	all := maps.Clone(b.resources)
+	for name, r := range all {
+		free := *r
+		free.Replicas = ""
+		all[name] = &free
+	}
+	return &books{b.tree, all, b.holders}
 }
 
 // isFree reports whether a device has no holder, under no name.

@@ -89,14 +89,19 @@ func (d *decisionLog) setOptions(q *decisionInput, options []*api.Option) {
 	d.fit()
 }
 
-// recordAllocate records an Allocate. If the Allocate follows the latest GetPreferredAllocation (asked), the
-// Allocate belongs to the latest decision, otherwise the message is a decision of its own.
+// recordAllocate records an Allocate. If the Allocate follows the latest GetPreferredAllocation (asked), it
+// belongs to the decision of that question, which is the latest one, unless an earlier server has answered
+// the question. Otherwise the message is a decision of its own.
 func (d *decisionLog) recordAllocate(a *api.Decision) {
-	if n := len(d.entries); n == 0 || !a.GetAsked() {
+	var latest *decision
+	if n := len(d.entries); n > 0 {
+		latest = d.entries[n-1]
+	}
+	if !a.GetAsked() || !latest.awaits(a.GetResource()) {
 		a.Asked = false
 		d.add(newDecision(a))
 	} else {
-		d.entries[n-1].edit(func(m *api.Decision) {
+		latest.edit(func(m *api.Decision) {
 			if m.Container == nil {
 				m.Container = a.GetContainer()
 			}
@@ -108,6 +113,11 @@ func (d *decisionLog) recordAllocate(a *api.Decision) {
 		})
 	}
 	d.index(d.entries[len(d.entries)-1])
+}
+
+// awaits reports whether a decision is about a question for a resource that has had no Allocate.
+func (e *decision) awaits(resource string) bool {
+	return e != nil && e.GetAsked() && e.GetResource() == resource && e.GetAllocatedUnixNano() == 0
 }
 
 // index makes a decision the latest of its first device.

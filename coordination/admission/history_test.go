@@ -178,7 +178,9 @@ func TestMessagesAreImmutable(t *testing.T) {
 	c.addOptions()
 	keep()
 	owner := &api.Owner{Pod: "a"}
-	c.history.recordAllocate(&api.Decision{Asked: true, Allocated: []string{"x"}, Container: owner, PodUid: "u"})
+	c.history.recordAllocate(&api.Decision{
+		Asked: true, Resource: had[0].GetResource(), Allocated: []string{"x"}, Container: owner, PodUid: "u",
+	})
 	keep()
 	if diff := cmp.Diff(copied, had, protocmp.Transform()); diff != "" {
 		t.Error(diff)

@@ -40,8 +40,10 @@ func countDevices(inputs []*decisionInput) (n int) {
 }
 
 // addOptions computes the options of the latest decisions. The goroutine that saves the state does so after
-// each Allocate, and a query before its answer.
+// each Allocate, and a query before its answer; who comes meanwhile waits for the result.
 func (c *committedState) addOptions() {
+	c.computing.Lock()
+	defer c.computing.Unlock()
 	var inputs []*decisionInput
 	c.locked(func() { inputs = slices.Clone(c.history.inputs) })
 	for _, q := range inputs {

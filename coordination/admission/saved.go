@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -202,7 +203,11 @@ func saveDecisions(decisions []*api.Decision) []savedDecision {
 		if !m.GetHeld() {
 			continue
 		}
-		if encoded, err := protojson.Marshal(m); err == nil {
+		message := proto.CloneOf(m)
+		if message.Container != nil {
+			message.Container.Uid = "" // the version before does not know the field, and would read nothing
+		}
+		if encoded, err := protojson.Marshal(message); err == nil {
 			saved = append(saved, savedDecision{
 				Container: decodeOwner(m.GetContainer()), PodUID: m.GetPodUid(), Allocated: m.GetAllocated(),
 				AllocatedAt: time.Unix(0, m.GetAllocatedUnixNano()), Message: encoded,

@@ -145,6 +145,8 @@ type committedState struct {
 	history   decisionLog
 	announced system.Signal // raised by an announcement, and when a plugin leaves
 	closed    bool          // a different server decides now
+
+	computing sync.Mutex // of options, held without mu
 }
 
 // ErrClosed reports the end of a server.
