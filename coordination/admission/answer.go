@@ -40,12 +40,9 @@ func (tx *transaction) answerQuestion(
 	if err != nil {
 		return nil, "", fmt.Errorf("choose %d of %s: %w", q.GetSize(), q.GetResource(), err)
 	}
-	if near := placement.Together(choice.Pairs); near < len(choice.Pairs) && b.hasRules() {
+	if b.hasRules() && placement.Together(choice.Pairs) < len(choice.Pairs) {
 		free, _ := newRequestBuilder(b.withoutRules(), &o, q, &container, offer).buildRequest()
-		other, err := placement.Choose(tx.tree, free)
-		if err == nil && placement.Together(other.Pairs) > near {
-			request, choice = free, other
-		}
+		request, choice = nearer(tx.tree, request, choice, free)
 	}
 	choice.Reason += placement.Named("failed", b.failedFunctions())
 	p := tx.makePlan(&choice, q, &container, o)
@@ -61,6 +58,17 @@ func (tx *transaction) answerQuestion(
 	})
 	tx.question = &decisionInput{decision: decided, tree: tx.tree, request: request, choice: choice}
 	return p.Devices[q.GetResource()], known.For(kind) + "; " + choice.Reason, nil
+}
+
+// nearer returns the choice of another request, if it has more pairs on one switch than a choice.
+func nearer(
+	tree *topology.Tree, request placement.Request, choice placement.Choice, other placement.Request,
+) (placement.Request, placement.Choice) {
+	free, err := placement.Choose(tree, other)
+	if err != nil || placement.Together(free.Pairs) <= placement.Together(choice.Pairs) {
+		return request, choice
+	}
+	return other, free
 }
 
 // warnHung reports the consequence of a checkpoint that was not read in time.
