@@ -195,7 +195,7 @@ func TestLongLine(t *testing.T) {
 	fmt.Fprintln(&text, line)
 	text.layOut(80)
 	runtime.ReadMemStats(&after)
-	if bytes := after.TotalAlloc - before.TotalAlloc; bytes > uint64(200*len(line)) {
+	if bytes := after.TotalAlloc - before.TotalAlloc; bytes > uint64(1000*len(line)) {
 		t.Errorf("%d bytes for %d", bytes, len(line))
 	}
 }
