@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"syscall"
 
@@ -156,8 +157,9 @@ func (p *Preparer) keepDurable(content []byte) error {
 	return nil
 }
 
-// Restore restores the files of the prepared claims, which do not persist over boots, and removes temporary
-// files and the files of all other claims, which a killed process may leave. After an error of the checkpoint
+// Restore restores the files of the prepared claims, which do not persist over boots, records the present IDs
+// of their devices, and removes temporary files and the files of all other claims, which a killed process may
+// leave. After an error of the checkpoint
 // it removes temporary files only. Must be called at the start, before any other call.
 func (p *Preparer) Restore(ctx context.Context, state State) error {
 	return p.restoreBy(ctx, state, lockFolder)
@@ -181,13 +183,16 @@ func (p *Preparer) restoreBy(
 }
 
 func (p *Preparer) restoreFiles(ctx context.Context, state State) error {
-	known, err := p.readClaims()
+	recorded, err := p.readClaims()
 	if err != nil {
 		return err
 	}
-	known = Present(state.Machine, known)
+	known := Present(state.Machine, recorded)
 	m := p.newComposition(newNodeIndex(state), known)
 	var problems []error
+	if !reflect.DeepEqual(known, recorded) {
+		problems = append(problems, p.saveClaims(known))
+	}
 	for _, c := range known {
 		if ctx.Err() != nil {
 			return fmt.Errorf("restore files of prepared claims: %w", ctx.Err())

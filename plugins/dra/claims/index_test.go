@@ -104,7 +104,10 @@ func TestPresent(t *testing.T) {
 		"there again": {Prepared{VFs: []string{sf2}}, Prepared{VFs: []string{"sf.1"}, Units: units{"sf.1": sf2}}},
 		"of an earlier driver": {
 			Prepared{GPUs: []string{"xcp.2"}, VFs: []string{"sf.1", "sf.2"}},
-			Prepared{GPUs: []string{"xcp.2"}, VFs: []string{"sf.1", "sf.2"}},
+			Prepared{
+				GPUs: []string{"xcp.2"}, VFs: []string{"sf.1", "sf.2"},
+				Units: units{"xcp.2": "0000:02:00.0/1", "sf.1": "0000:01:00.0/sf.2"},
+			},
 		},
 	} {
 		beside := Prepared{GPUs: []string{"GPU-1"}, With: c.recorded.VFs[0]}

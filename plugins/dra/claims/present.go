@@ -14,7 +14,7 @@ import (
 // Present returns prepared claims with the IDs that their devices have on a machine. A claim has units, and
 // an ID is the name of a unit at one moment: after a boot the ID can be another unit's. A unit that the
 // machine lacks keeps its ID, or has its own name as ID while another unit has the ID. A device that an
-// earlier driver recorded without its unit has its recorded ID.
+// earlier driver recorded without its unit has its recorded ID, and the unit that has the ID.
 func Present(machine pool.Machine, recorded []Claim) []Claim {
 	n := newNodeIndex(State{Machine: machine})
 	present := slices.Clone(recorded)
@@ -43,6 +43,9 @@ func (n *nodeIndex) presentDevices(recorded []Prepared) []Prepared {
 			}
 		}
 		p.recordUnit(p.Token, coordination.ClaimUnitOf(recorded[i].Token, units))
+		if len(recorded[i].Units) == 0 {
+			n.recordUnits(p)
+		}
 	}
 	return present
 }
