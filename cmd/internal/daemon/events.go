@@ -155,16 +155,16 @@ func (s *eventSender) Rejected(pods []intent.Rejected) {
 type unenforced struct {
 	since time.Time // zero while they are enforced
 	seen  time.Time // the last call: no call comes while the other plugin serves
-	told  string    // the name of the event that is sent or in the queue
+	told  bool      // the event is sent or in the queue
 }
 
 // lasting is the time without enforcement that is more than a restart of the kubelet. Two looks are about as
 // far apart at the most.
 const lasting = time.Minute
 
-// Enforced queues an event about the node if its pods' annotations are not enforced for a reason that lasts.
-// Each call has the state of now; an event that was not taken is queued again by the next call. Enforced
-// never blocks.
+// Enforced queues one event about the node for each time in which its pods' annotations are not enforced,
+// once the time lasts. Each call has the state of now; an event that was not taken is queued again by the
+// next call. Enforced never blocks.
 func (s *eventSender) Enforced(now intent.Enforcement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,18 +173,12 @@ func (s *eventSender) Enforced(now intent.Enforcement) {
 		s.unenforced = unenforced{}
 		return
 	case s.unenforced.since.IsZero(), time.Since(s.unenforced.seen) > 2*lasting:
-		s.unenforced.since = time.Now()
+		s.unenforced = unenforced{since: time.Now()}
 	}
 	s.unenforced.seen = time.Now()
-	event := s.nodeEvent(reasonUnenforced, now.String())
-	event.Name = sameName(s.config.Node, "unanswered") // the text of the reason can differ with each look
-	if now.TooLarge {
-		event.Name = sameName(s.config.Node, "too-large")
-	} else if time.Since(s.unenforced.since) < lasting {
-		return
-	}
-	if event.Name != s.unenforced.told && s.enqueueEvent(event) {
-		s.unenforced.told = event.Name
+	lasts := now.TooLarge || time.Since(s.unenforced.since) >= lasting
+	if lasts && !s.unenforced.told {
+		s.unenforced.told = s.enqueueEvent(s.nodeEvent(reasonUnenforced, now.String()))
 	}
 }
 
@@ -267,7 +261,7 @@ func (s *eventSender) retryLater(event *corev1.Event) {
 	case reasonRejected:
 		delete(s.told, string(event.InvolvedObject.UID))
 	case reasonUnenforced:
-		s.unenforced.told = ""
+		s.unenforced.told = false
 	}
 	maps.DeleteFunc(s.unsound, func(_ coordination.Unsound, told *corev1.Event) bool { return told == event })
 }
