@@ -183,11 +183,11 @@ func readColours(line string) (parts Cell) {
 	const control = "\x1b["
 	var verdict Verdict
 	for i, piece := range strings.Split(line, control) {
-		code, text, _ := strings.Cut(piece, "m")
+		code, text, ended := strings.Cut(piece, "m")
 		switch now, is := verdictOf(control + code + "m"); {
 		case i == 0:
 			text = piece
-		case is:
+		case ended && is:
 			verdict = now
 		default:
 			text = control + piece

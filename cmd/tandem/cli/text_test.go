@@ -199,3 +199,24 @@ func TestLongLine(t *testing.T) {
 		t.Errorf("%d bytes for %d", bytes, len(line))
 	}
 }
+
+// TestUnfinishedColour: what begins like a colour and has no end is escaped, as other control characters are.
+func TestUnfinishedColour(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"a\x1b[31":   `a\u001b[31`,
+		"a\x1b[0":    `a\u001b[0`,
+		"a\x1b[31b":  `a\u001b[31b`,
+		"a\x1b[":     `a\u001b[`,
+		"a\x1b[m":    `a\u001b[m`,
+		"\x1b[1;31m": `\u001b[1;31m`,
+		"\x1b[31m":   "",
+		"\x1b":       `\u001b`,
+	} {
+		var text Text
+		fmt.Fprintln(&text, line)
+		if got := text.String(); got != want+"\n" {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
