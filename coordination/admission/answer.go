@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
@@ -20,9 +21,10 @@ import (
 )
 
 // answerQuestion answers a question in four steps: holders, container, free devices, choice. The choice
-// becomes the plan.
+// becomes the plan. A rule for shared devices comes before near pairs, as with NVIDIA's own plugin, unless
+// they are required; alignment is the default for pods.
 func (tx *transaction) answerQuestion(
-	q *api.PreferRequest, o observation,
+	q *api.PreferRequest, o observation, alignment intent.Alignment,
 ) (ids []string, reason string, err error) {
 	tx.view = o.list()
 	tx.warnHung(o, "judge who asks without the kubelet's checkpoint")
@@ -40,7 +42,8 @@ func (tx *transaction) answerQuestion(
 	if err != nil {
 		return nil, "", fmt.Errorf("choose %d of %s: %w", q.GetSize(), q.GetResource(), err)
 	}
-	if b.hasRules() && placement.Together(choice.Pairs) < len(choice.Pairs) {
+	apart := placement.Together(choice.Pairs) < len(choice.Pairs)
+	if apart && isRequired(&container, alignment) && b.hasRules() {
 		free, _ := newRequestBuilder(b.withoutRules(), &o, q, &container, offer).buildRequest()
 		request, choice = nearer(tx.tree, request, choice, free)
 	}

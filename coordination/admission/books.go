@@ -37,8 +37,7 @@ func (b *books) hasRules() bool {
 	return false
 }
 
-// withoutRules returns the books without the rules for shared devices, which choose among devices that are
-// equally near.
+// withoutRules returns the books without the rules for shared devices.
 func (b *books) withoutRules() *books {
 	all := maps.Clone(b.resources)
 	for name, r := range all {

@@ -42,7 +42,7 @@ func (c *Coordinator) Prefer(
 			case tx.version != before.version:
 				return errMoved
 			}
-			ids, reason, err = tx.answerQuestion(q, o)
+			ids, reason, err = tx.answerQuestion(q, o, c.Alignment)
 			return err
 		})
 		if !errors.Is(err, errMoved) {
