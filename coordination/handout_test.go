@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -59,14 +58,6 @@ func TestEveryStepOfAHandout(t *testing.T) {
 			t.Errorf("after the next handout: %v", got)
 		}
 	})
-}
-
-// An Allocate of which each part hangs is over before it no longer counts as open.
-func TestAllocateLimit(t *testing.T) {
-	parts := 2*system.CoordinatorLimit + pairsLimit + 2*handoutLimit
-	if parts >= system.AllocateLimit {
-		t.Errorf("an Allocate takes %s, and counts as open for %s", parts, system.AllocateLimit)
-	}
 }
 
 // A disk that hangs delays no allocation beyond the limit, and later the last handout is on the disk.
