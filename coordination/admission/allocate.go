@@ -158,6 +158,10 @@ func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
 	return Announced{s.tree, s.resources.All(), before}, changed
 }
 
+// maxOpen is the time after which an Allocate counts as over whose end nobody reports: its plugin has died,
+// or has waited in vain for the coordinator. With a run directory that hangs an Allocate can take longer.
+const maxOpen = time.Second
+
 // openAllocates are the open calls of the kubelet. PodResources List must not be called meanwhile: the
 // kubelet would forget the devices of such an Allocate, and assign them again (kubernetes PR 137534). Within
 // an admission none is open when the kubelet asks, but the kubelet's pod workers also allocate, for
@@ -222,7 +226,7 @@ func (f *openAllocates) nextEnd() <-chan struct{} {
 // dropOld removes old entries. The mutex must be held.
 func (f *openAllocates) dropOld() {
 	maps.DeleteFunc(f.since, func(_ kubelet.Device, since time.Time) bool {
-		return f.now().Sub(since) > system.AllocateLimit
+		return f.now().Sub(since) > maxOpen
 	})
 }
 

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // A look waits a moment for the word that an Allocate has returned.
@@ -41,7 +39,7 @@ func TestAllocateStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newOpenAllocates(time.Now)
 		f.addAllocate(gpus, []string{"a"})
-		<-time.After(system.AllocateLimit)
+		<-time.After(maxOpen)
 		if f.nextEnd() == nil {
 			t.Error("an Allocate that hangs has ended")
 		}

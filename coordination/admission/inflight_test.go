@@ -9,7 +9,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // The kubelet forgets the devices of an Allocate that is open while PodResources is listed: then it is not.
@@ -35,7 +34,7 @@ func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 	if *looks != 1 {
 		t.Errorf("%d looks while an Allocate is open and a plugin announces", *looks)
 	}
-	a.now = a.now.Add(system.AllocateLimit + 1)
+	a.now = a.now.Add(maxOpen + 1)
 	a.ask(gpus, 0, 1)
 	if *looks != 2 {
 		t.Errorf("%d looks long after an Allocate that never returned", *looks)

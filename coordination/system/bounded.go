@@ -172,7 +172,4 @@ const (
 	// CoordinatorLimit is the part for the coordinator's answer, with a takeover by the other plugin; later the
 	// plugin chooses. The coordinator has the same time for each of the two reports of an Allocate.
 	CoordinatorLimit = QuestionLimit * 8 / 10
-	// AllocateLimit is the time after which an Allocate counts as over whose end nobody reports: its plugin has
-	// died, or waited in vain for the coordinator. With a run directory that hangs an Allocate can take longer.
-	AllocateLimit = time.Second
 )
