@@ -49,18 +49,18 @@ func (tx *transaction) answerQuestion(
 	}
 	choice.Reason += placement.Named("failed", b.failedFunctions())
 	p := tx.makePlan(&choice, q, &container, o)
-	kind := tx.resources[q.GetResource()].Kind
+	said := known.For(tx.resources[q.GetResource()].Kind)
 	tx.observe(Answered(known.Source))
 	decided := newDecision(&api.Decision{
 		TimeUnixNano: o.asked.UnixNano(), TookNano: int64(tx.now().Sub(o.asked)), Asked: true,
-		Known: known.For(kind), Resource: q.GetResource(), Size: q.GetSize(),
+		Known: said, Resource: q.GetResource(), Size: q.GetSize(),
 		Available: uint32(len(q.GetAvailable())), MustInclude: q.GetMustInclude(),
 		Chosen: p.Devices[q.GetResource()], Planned: deviceLists(p.otherDevices(q.GetResource())),
 		Pairs: encodePairs(choice.Pairs), Reason: choice.Reason,
 		Container: encodeOwner(container.Likely(), container.PodUID()), PodUid: container.PodUID(),
 	})
 	tx.question = &decisionInput{decision: decided, tree: tx.tree, request: request, choice: choice}
-	return p.Devices[q.GetResource()], known.For(kind) + "; " + choice.Reason, nil
+	return p.Devices[q.GetResource()], said + "; " + choice.Reason, nil
 }
 
 // nearer returns the choice of another request, if it has more pairs on one switch than a choice.
@@ -114,7 +114,7 @@ func (tx *transaction) makePlan(
 	_, unknown := o.manager.Get()
 	p.Predicted = unknown != nil && len(tx.resources.Nodes(q.GetResource(), q.GetAvailable())) == 0
 	p.Expires = tx.now().Add(planTTL)
-	tx.openFor(container, p, q.GetResource(), o.recorded())
+	tx.openFor(container, p, o.recorded())
 	return p
 }
 

@@ -131,11 +131,8 @@ type knowledge struct {
 	Asker  *asker // nil without a request source
 }
 
-// For returns the knowledge as text, for a question about a kind of devices; "" without a question.
+// For returns the knowledge as text, for a question about a kind of devices.
 func (k knowledge) For(kind device.Kind) string {
-	if k.Source == "" {
-		return ""
-	}
 	var known []string
 	if k.Asker != nil {
 		known = append(known, k.Asker.describe())

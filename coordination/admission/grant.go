@@ -86,7 +86,7 @@ func (tx *transaction) takeDevices(a allocateInput) grant {
 	})
 	if tx.open != nil && tx.open.Container.ID != g.container.ID {
 		tx.paired = tx.open.doubtedFiles(g, tx.resources)
-		tx.endPlan(Dropped)
+		tx.endPlan()
 		g.asked = false
 	}
 	if p := tx.livePlan(); p != nil {
@@ -269,11 +269,5 @@ func pairsOf(b *books, c *recipient, sure bool) []placement.Pair {
 		len(vfs) < len(gpus) && len(b.resources.OfKind(device.VF)) > 1):
 		return nil // VFs of further resources may follow
 	}
-	choice, err := placement.Choose(b.tree, placement.Request{
-		GPUs: []placement.Half{device.All(gpus)}, VFs: []placement.Half{device.All(vfs)},
-	})
-	if err != nil {
-		return nil
-	}
-	return choice.Pairs
+	return placement.PairsOf(b.tree, placement.Devices{GPUs: device.All(gpus).Held, VFs: device.All(vfs).Held})
 }

@@ -301,9 +301,9 @@ func (o *observation) sources(before *state, q *api.PreferRequest) holders.Sourc
 	answer, err := o.pods.Get()
 	sources := holders.Sources{
 		View: o.view, Single: o.single, Pods: kubelet.Read(PodsOf(answer), err), Known: before.known,
-		Before: before.found, Unlisted: before.unlisted, Looked: before.listing.Read,
-		ListedLife: before.listing.Life,
-		Listed:     before.listing.Containers, Allocates: before.allocates, Life: o.life, Checkpoint: o.checkpoint,
+		Before: before.found, Unlisted: before.unlisted, Allocates: before.allocates,
+		Looked: before.listing.Read, ListedLife: before.listing.Life, Listed: before.listing.Containers,
+		Life: o.life, Checkpoint: o.checkpoint,
 	}
 	if r := before.resources[q.GetResource()]; r != nil {
 		sources.Question, sources.Withheld = q, withheldFrom(q, r)

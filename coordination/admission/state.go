@@ -222,17 +222,15 @@ type transaction struct {
 func (tx *transaction) livePlan() *plan { return tx.open.live(tx.now()) }
 
 // openFor makes the container of a question the open one, with its plan, and reports the outcome of the
-// plan before. The resource is that of the question.
-func (tx *transaction) openFor(
-	c *recipient, next *plan, resource string, recorded kubelet.Identity,
-) {
+// plan before.
+func (tx *transaction) openFor(c *recipient, next *plan, recorded kubelet.Identity) {
 	tx.expirePromise()
 	if before := tx.open; before != nil && before.Plan != nil && before.Container.ID == c.ID &&
-		before.Plan.promised[resource] != nil {
+		before.Plan.promised[next.Resource] != nil {
 		next.promised, next.until = before.Plan.promised, before.Plan.until // the rest of the same container
 	} else {
-		tx.endPlan(Dropped)
-		next.promised, next.until = next.otherDevices(resource), next.Expires
+		tx.endPlan()
+		next.promised, next.until = next.otherDevices(next.Resource), next.Expires
 		if n := len(next.promised); n > 0 {
 			tx.observe(Planned(n))
 		}
@@ -265,7 +263,7 @@ func (tx *transaction) endRejected(e *evidence, of fate) {
 // endAdmission closes the open admission: no call for its container follows. The container keeps its devices
 // until the kubelet's records show their end, or until release.
 func (tx *transaction) endAdmission() {
-	tx.endPlan(Dropped)
+	tx.endPlan()
 	tx.open = nil
 }
 
@@ -300,8 +298,8 @@ func (tx *transaction) expirePromise() {
 }
 
 // endPlan removes the plan.
-func (tx *transaction) endPlan(outcome PlanOutcome) {
-	tx.endPromise(outcome)
+func (tx *transaction) endPlan() {
+	tx.endPromise(Dropped)
 	if tx.open != nil {
 		tx.open.Plan = nil
 	}

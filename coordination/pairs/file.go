@@ -276,16 +276,15 @@ func Compose(tree *topology.Tree, all []Device, vfs []VF) File {
 		return VF{ID: id, Address: byID[id].Address, Resource: byID[id].Resource}
 	}
 	file := New(nil)
-	choice, err := placement.Choose(tree, placement.Request{
-		GPUs: []placement.Half{device.All(gpus)}, VFs: []placement.Half{device.All(functions)},
-	})
-	if err != nil || len(choice.Pairs) == 0 { // no GPU
+	has := placement.Devices{GPUs: device.All(gpus).Held, VFs: device.All(functions).Held}
+	pairs := placement.PairsOf(tree, has)
+	if len(pairs) == 0 { // no GPU
 		for _, d := range functions {
 			file.Pairs = append(file.Pairs, Pair{VF: vf(d.ID)})
 		}
 		return file
 	}
-	for _, p := range choice.Pairs {
+	for _, p := range pairs {
 		file.Pairs = append(file.Pairs, Pair{
 			GPU:      &GPU{ID: p.GPU.ID, Address: p.GPU.Address, Resource: byID[p.GPU.ID].Resource},
 			VF:       vf(p.VF.ID),
