@@ -47,7 +47,8 @@ the command runs, and the kubelet does not start with an empty one.
 The shapes of container requests are judged for an empty node with the kubelet's own rules. The VFs are those of --config
 (config.json), or without --config those of the running tandem-rdma, or of the only configuration of VFs among the ConfigMaps of this
 node's pods, as of the SR-IOV network device plugin. If none exists, the VFs are all VFs of NICs with RDMA, in one pool without
-excludeTopology, and the verdict is only an estimate. The policy is the one that the command recommends, restricted, also before the kubelet has it.
+excludeTopology, and the verdict is only an estimate. The policy is the one that the command recommends, restricted, also before the
+kubelet has it.
 
 For each pool in config.json, the output shows the devices that a selector rejects, the reason, the closest device, and unknown keys
 with suggestions, to explain why a VF is not offered. Running containers are judged by their data on the node.

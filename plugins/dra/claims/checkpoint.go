@@ -159,8 +159,8 @@ func (p *Preparer) keepDurable(content []byte) error {
 
 // Restore restores the files of the prepared claims, which do not persist over boots, records the present IDs
 // of their devices, and removes temporary files and the files of all other claims, which a killed process may
-// leave. After an error of the checkpoint
-// it removes temporary files only. Must be called at the start, before any other call.
+// leave. After an error of the checkpoint it removes temporary files only. Must be called at the start,
+// before any other call.
 func (p *Preparer) Restore(ctx context.Context, state State) error {
 	return p.restoreBy(ctx, state, lockFolder)
 }
