@@ -151,6 +151,11 @@ func (m *membership) join(ctx context.Context) error {
 			sent[a.GetResource()] = a
 			m.announced.release(a)
 		}
+		for _, end := range m.announced.takeEnds() {
+			if err := send(ctx, stream, end); err != nil {
+				return err
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -169,9 +174,8 @@ func (m *membership) announce(
 			"resource", a.GetResource(), "reason", status.Convert(err).Message())
 		return nil
 	}
-	if err := stream.Send(a); err != nil { // the reason is that of receive
-		<-ctx.Done()
-		return context.Cause(ctx)
+	if err := send(ctx, stream, a); err != nil {
+		return err
 	}
 	select {
 	case <-acknowledged:
@@ -179,6 +183,15 @@ func (m *membership) announce(
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// send sends a message. The reason for an error is that of receive.
+func send(ctx context.Context, stream api.Coordination_JoinClient, a *api.Announcement) error {
+	if stream.Send(a) == nil {
+		return nil
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
 }
 
 // receive forwards the server's acknowledgements until the stream breaks, and returns the reason.

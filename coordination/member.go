@@ -125,19 +125,21 @@ func (m *Member) report(ctx context.Context, ids []string) (*api.AllocatedRespon
 
 // Returned reports the end of an Allocate to the coordinator, before the kubelet receives the response, or an
 // error: the kubelet then rejects the pod. After an error Returned also writes one file of the run directory.
-// A coordinator that has not answered is not told: the kubelet does not wait twice.
+// Returned does not wait for a coordinator that has not answered: the coordinator learns of the end later.
 func (m *Member) Returned(ctx context.Context, ids []string, failed bool) {
 	if failed {
 		m.record(nil) // the devices are no container's
 	}
 	if _, unanswered := m.unanswered.LoadAndDelete(strings.Join(ids, " ")); unanswered {
+		m.announced.end(ids)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), system.CoordinatorLimit)
 	defer cancel()
 	q := &api.ReturnedRequest{Resource: m.announced.resource, Devices: ids, Failed: failed}
 	if _, err := ask(ctx, m.client, q, (*nodeServer).Returned, api.CoordinationClient.Returned); err != nil {
-		m.log.Debug("end of an Allocate not reported", "devices", ids, "failed", failed, "error", err)
+		m.log.Debug("end of an Allocate not reported in time", "devices", ids, "failed", failed, "error", err)
+		m.announced.end(ids)
 	}
 }
 

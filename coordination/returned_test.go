@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -60,6 +61,36 @@ func TestReturned(t *testing.T) {
 		if choose(t, m, []string{id}, nil, 1); looks.Load() == before {
 			t.Errorf("%s: the server does not know that the Allocate has returned", m.announced.resource)
 		}
+	}
+}
+
+// A server that goes on after a plugin has waited in vain learns that the Allocate is over, whether the
+// Allocate or its end had no answer.
+func TestEndWithoutAnAnswer(t *testing.T) {
+	for name, answered := range map[string]bool{"no answer": false, "no answer to the end": true} {
+		t.Run(name, func(t *testing.T) {
+			server, members, _ := serverAndClient(t)
+			looks := countLooks(server.election.serving.Load().coordinator)
+			allocate := func() {
+				if _, _, err := members[vfs].Allocated(t.Context(), []string{"vf0"}); err != nil {
+					t.Error(err)
+				}
+			}
+			if answered {
+				allocate()
+			}
+			letGo := hang(server)
+			if !answered {
+				allocate()
+			}
+			members[vfs].Returned(t.Context(), []string{"vf0"}, false)
+			letGo()
+			for start := time.Now(); looks.Load() == 0; choose(t, members[gpus], []string{"gpu0"}, nil, 1) {
+				if time.Since(start) > time.Second {
+					t.Fatal("the server takes the Allocate for open")
+				}
+			}
+		})
 	}
 }
 

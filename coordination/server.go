@@ -86,8 +86,11 @@ func (s *nodeServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.
 		if err != nil {
 			return err
 		}
-		if ids := message.GetReturned(); len(ids) > 0 { // of an older plugin
-			_ = s.coordinator.Returned(message.GetResource(), ids, false) // a failed one counts as granted
+		if ids := message.GetReturned(); len(ids) > 0 { // too late to say that the Allocate has failed
+			q := &api.ReturnedRequest{Resource: message.GetResource(), Devices: ids}
+			if _, err := s.Returned(stream.Context(), q); err != nil {
+				return err
+			}
 			continue
 		}
 		client := message.GetVersion() // without one 0.0, which no program uses

@@ -24,7 +24,7 @@ func (c *Coordinator) Allocated(
 	ctx context.Context, resource string, ids []string,
 ) (answer *api.AllocatedResponse, err error) {
 	defer c.store.changed.Fire()
-	c.reader.inFlight.addAllocate(resource, ids)
+	c.reader.inFlight.addAllocate(resource, ids, ctx.Err() != nil)
 	a := c.reader.readAllocate(ctx, c.current(), c.now(), resource, ids)
 	answer, refused, err := c.decideAllocate(a, ctx.Err() == nil, refusedStates{})
 	if answer.GetRefusal() != "" && ctx.Err() != nil { // too late
@@ -137,9 +137,10 @@ func (c *Coordinator) Announce(resource string, kind device.Kind, a device.Annou
 	return nil
 }
 
-// Leave marks the plugin of a resource as gone.
+// Leave marks the plugin of a resource as gone: the kubelet waits for none of its Allocates.
 func (c *Coordinator) Leave(resource string) {
 	defer c.store.changed.Fire()
+	c.reader.inFlight.endAll(resource)
 	// after the end of the server, nobody is told
 	_ = c.decide(func(tx *transaction) error {
 		tx.resources = tx.resources.Leave(resource)
@@ -158,9 +159,10 @@ func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
 	return Announced{s.tree, s.resources.All(), before}, changed
 }
 
-// maxOpen is the time after which an Allocate counts as over whose end nobody reports: its plugin has died,
-// or has waited in vain for the coordinator. With a run directory that hangs an Allocate can take longer.
-const maxOpen = time.Second
+// maxOpen is the time after which an Allocate counts as over whose end nobody reports, because its plugin has
+// ended beside another plugin of the resource. It is longer than all parts of an Allocate may hang: two
+// reports, the pairs file and two handouts.
+const maxOpen = 3 * time.Second
 
 // openAllocates are the open calls of the kubelet. PodResources List must not be called meanwhile: the
 // kubelet would forget the devices of such an Allocate, and assign them again (kubernetes PR 137534). Within
@@ -170,28 +172,53 @@ type openAllocates struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	since map[kubelet.Device]time.Time // the start of each, see [allocateOf]
+	all   map[kubelet.Device]allocateTimes // by allocateOf
 	ended system.Signal
+}
+
+// allocateTimes is the time at which a call has started or, without a known start, has ended.
+type allocateTimes struct {
+	at   time.Time
+	over bool // the end came first: two calls of the plugin have overtaken one another
 }
 
 // newOpenAllocates returns an empty set with a clock.
 func newOpenAllocates(now func() time.Time) *openAllocates {
-	return &openAllocates{now: now, since: map[kubelet.Device]time.Time{}}
+	return &openAllocates{now: now, all: map[kubelet.Device]allocateTimes{}}
 }
 
-// addAllocate records an Allocate until its end.
-func (f *openAllocates) addAllocate(resource string, ids []string) {
+// addAllocate records an Allocate until its end. The plugin no longer waits for a late one, and may have
+// reported its end.
+func (f *openAllocates) addAllocate(resource string, ids []string, late bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dropOld()
-	f.since[allocateOf(resource, ids)] = f.now()
+	key := allocateOf(resource, ids)
+	if late && f.all[key].over {
+		return
+	}
+	f.all[key] = allocateTimes{at: f.now()}
 }
 
 // endAllocate records that an Allocate has returned.
 func (f *openAllocates) endAllocate(resource string, ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.since, allocateOf(resource, ids))
+	f.dropOld()
+	key := allocateOf(resource, ids)
+	if _, open := f.all[key]; open {
+		delete(f.all, key)
+	} else {
+		f.all[key] = allocateTimes{f.now(), true}
+	}
+	f.ended.Raise()
+}
+
+// endAll records that the plugin of a resource, and so each of its Allocates, has ended.
+func (f *openAllocates) endAll(resource string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.all, func(of kubelet.Device, _ allocateTimes) bool { return of.Resource == resource })
 	f.ended.Raise()
 }
 
@@ -217,17 +244,17 @@ func (f *openAllocates) nextEnd() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dropOld()
-	if len(f.since) == 0 {
-		return nil
+	for _, a := range f.all {
+		if !a.over {
+			return f.ended.Next()
+		}
 	}
-	return f.ended.Next()
+	return nil
 }
 
 // dropOld removes old entries. The mutex must be held.
 func (f *openAllocates) dropOld() {
-	maps.DeleteFunc(f.since, func(_ kubelet.Device, since time.Time) bool {
-		return f.now().Sub(since) > maxOpen
-	})
+	maps.DeleteFunc(f.all, func(_ kubelet.Device, a allocateTimes) bool { return f.now().Sub(a.at) > maxOpen })
 }
 
 // allocateOf identifies an Allocate by the lowest of its devices.

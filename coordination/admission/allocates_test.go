@@ -16,8 +16,8 @@ func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newOpenAllocates(time.Now)
-			f.addAllocate(gpus, []string{"b", "a"})
-			f.addAllocate(vfs, []string{"c"})
+			f.addAllocate(gpus, []string{"b", "a"}, false)
+			f.addAllocate(vfs, []string{"c"}, false)
 			go func() {
 				f.endAllocate(vfs, []string{"c"})
 				<-time.After(wait)
@@ -38,7 +38,7 @@ func TestAllocateStaysOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newOpenAllocates(time.Now)
-		f.addAllocate(gpus, []string{"a"})
+		f.addAllocate(gpus, []string{"a"}, false)
 		<-time.After(maxOpen)
 		if f.nextEnd() == nil {
 			t.Error("an Allocate that hangs has ended")

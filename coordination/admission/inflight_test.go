@@ -18,7 +18,7 @@ func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 	a.keepCheckpoint()
 	looks := a.countLooks()
 	a.add("pod")
-	a.coordinator.reader.inFlight.addAllocate(vfs, []string{"0000:0c:00.1"}) // of a pod worker
+	a.coordinator.reader.inFlight.addAllocate(vfs, []string{"0000:0c:00.1"}, false) // of a pod worker
 	a.ask(gpus, 0, 1)
 	if *looks > 0 {
 		t.Error("PodResources was listed")
@@ -28,8 +28,8 @@ func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 	if *looks != 1 {
 		t.Errorf("%d looks after the Allocate has returned", *looks)
 	}
-	a.coordinator.reader.inFlight.addAllocate(vfs, []string{"0000:0c:00.1"}) // its plugin dies
-	a.announce()                                                             // another plugin's devices
+	a.coordinator.reader.inFlight.addAllocate(vfs, []string{"0000:0c:00.1"}, false) // its plugin dies
+	a.announce()                                                                    // another plugin's devices
 	a.ask(gpus, 0, 1)
 	if *looks != 1 {
 		t.Errorf("%d looks while an Allocate is open and a plugin announces", *looks)
@@ -38,6 +38,41 @@ func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 	a.ask(gpus, 0, 1)
 	if *looks != 2 {
 		t.Errorf("%d looks long after an Allocate that never returned", *looks)
+	}
+}
+
+// The end of an Allocate whose plugin no longer waits can overtake its start: the Allocate is not open.
+func TestEndBeforeALateAllocate(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	a.keepCheckpoint()
+	looks := a.countLooks()
+	a.add("pod")
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	vf := []string{"0000:0c:00.1"}
+	_ = a.coordinator.Returned(vfs, vf, false)
+	_, _ = a.coordinator.Allocated(late, vfs, vf)
+	if a.ask(gpus, 0, 1); *looks != 1 {
+		t.Errorf("%d looks although the Allocate has ended", *looks)
+	}
+	_, _ = a.coordinator.Allocated(t.Context(), vfs, vf) // the plugin waits: the end was another one's
+	if a.ask(gpus, 0, 1); *looks != 1 {
+		t.Errorf("%d looks while an Allocate is open", *looks)
+	}
+}
+
+// A plugin that is gone has no open Allocate.
+func TestAllocateOfAGonePlugin(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	a.keepCheckpoint()
+	looks := a.countLooks()
+	a.add("pod")
+	_, _ = a.coordinator.Allocated(t.Context(), vfs, []string{"0000:0c:00.1"})
+	a.coordinator.Leave(vfs)
+	if a.ask(gpus, 0, 1); *looks != 1 {
+		t.Errorf("%d looks although the plugin has ended", *looks)
 	}
 }
 

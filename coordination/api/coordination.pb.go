@@ -32,8 +32,8 @@ type Announcement struct {
 	Devices  []*Device              `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
 	Links    []*Link                `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`     // between GPUs
 	Version  *Version               `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"` // of the plugin's protocol
-	// The devices of an Allocate call that an older plugin, without Returned, has answered. A message with this field announces
-	// nothing and gets no response.
+	// The devices of an Allocate call that the plugin has answered while the coordinator did not answer the plugin in time. A
+	// message with this field announces nothing and gets no response.
 	Returned []string `protobuf:"bytes,6,rep,name=returned,proto3" json:"returned,omitempty"`
 	// The rule for the choice among the replicas of shared devices, "distributed" or "packed"; empty for none.
 	Replicas string `protobuf:"bytes,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
