@@ -23,11 +23,11 @@ import (
 type announcements struct {
 	mu      sync.Mutex
 	all     []*announcement
-	ends    []*api.Announcement // of Allocates, that the server has not confirmed in time; at most maxEnds
+	ends    []*api.Announcement // of Allocates that the server has not confirmed in time; at most maxEnds
 	changed system.Signal
 }
 
-// maxEnds is the maximum number of ends of Allocates that wait for the stream to the server. Of more the
+// maxEnds is the maximum number of ends of Allocates that wait for the stream to the server. Of more, the
 // newest are sent.
 const maxEnds = 256
 
@@ -52,8 +52,8 @@ func (n *announcements) add(resource string, kind device.Kind) *announcement {
 	return a
 }
 
-// end leaves the end of an Allocate to the stream, which brings it to a server that did not answer in time.
-func (a *announcement) end(ids []string) {
+// addEnd leaves the end of an Allocate to the stream, for a server that has not answered in time.
+func (a *announcement) addEnd(ids []string) {
 	a.siblings.mu.Lock()
 	defer a.siblings.mu.Unlock()
 	ends := append(a.siblings.ends, &api.Announcement{Resource: a.resource, Returned: ids})

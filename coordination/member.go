@@ -131,7 +131,7 @@ func (m *Member) Returned(ctx context.Context, ids []string, failed bool) {
 		m.record(nil) // the devices are no container's
 	}
 	if _, unanswered := m.unanswered.LoadAndDelete(strings.Join(ids, " ")); unanswered {
-		m.announced.end(ids)
+		m.announced.addEnd(ids)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), system.CoordinatorLimit)
@@ -139,7 +139,7 @@ func (m *Member) Returned(ctx context.Context, ids []string, failed bool) {
 	q := &api.ReturnedRequest{Resource: m.announced.resource, Devices: ids, Failed: failed}
 	if _, err := ask(ctx, m.client, q, (*nodeServer).Returned, api.CoordinationClient.Returned); err != nil {
 		m.log.Debug("end of an Allocate not reported in time", "devices", ids, "failed", failed, "error", err)
-		m.announced.end(ids)
+		m.announced.addEnd(ids)
 	}
 }
 

@@ -140,7 +140,7 @@ func (c *Coordinator) Announce(resource string, kind device.Kind, a device.Annou
 // Leave marks the plugin of a resource as gone: the kubelet waits for none of its Allocates.
 func (c *Coordinator) Leave(resource string) {
 	defer c.store.changed.Fire()
-	c.reader.inFlight.endAll(resource)
+	c.reader.inFlight.endAllocatesOf(resource)
 	// after the end of the server, nobody is told
 	_ = c.decide(func(tx *transaction) error {
 		tx.resources = tx.resources.Leave(resource)
@@ -214,8 +214,8 @@ func (f *openAllocates) endAllocate(resource string, ids []string) {
 	f.ended.Raise()
 }
 
-// endAll records that the plugin of a resource, and so each of its Allocates, has ended.
-func (f *openAllocates) endAll(resource string) {
+// endAllocatesOf records that the plugin of a resource, and so each of its Allocates, has ended.
+func (f *openAllocates) endAllocatesOf(resource string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.all, func(of kubelet.Device, _ allocateTimes) bool { return of.Resource == resource })
