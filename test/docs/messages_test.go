@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ofOthers are the symptoms in docs/troubleshoot.md that Kubernetes prints.
+var ofOthers = []string{
+	"Init", "Requested: 2, Available: 1", "UnexpectedAdmissionError", "hostPath type check failed",
+	"device-plugins/kubelet_internal_checkpoint",
+}
+
+// TestMessages: the events, symptoms and reasons in the tables of docs/troubleshoot.md, in backquotes, are
+// texts of the code.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	code := productCode(t)
+	count := 0
+	for line := range strings.Lines(prose(read(t, "docs/troubleshoot.md"))) {
+		first, cells := rowOf(line)
+		for _, span := range quoted.FindAllStringSubmatch(first, -1) {
+			text := span[1]
+			if len(cells) != 3 || slices.Contains(ofOthers, text) || strings.HasPrefix(text, "/dev/") ||
+				strings.HasPrefix(text, "tandem ") { // a file; a command
+				continue
+			}
+			count++
+			if !strings.Contains(code, text) {
+				t.Errorf("docs/troubleshoot.md: no code has the text %q", text)
+			}
+		}
+	}
+	if count < 20 {
+		t.Errorf("found only %d messages", count)
+	}
+}
+
+// productCode returns the code of the product, with the parts of texts on several lines put together.
+func productCode(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, folder := range []string{"cmd", "coordination", "plugins", "topology"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			all.Write(content)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return regexp.MustCompile(`" \+\s+"`).ReplaceAllString(all.String(), "")
+}
