@@ -4,7 +4,9 @@ package verdict
 
 import (
 	"fmt"
+	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -77,12 +79,20 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestNever: the reason is that of docs/cluster.md.
 func TestNever(t *testing.T) {
 	t.Parallel()
+	page, err := os.ReadFile("../../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := newNode(t, testserver.Topology("a", 8, true)).State(nobody)
 	v := s.Admit(testserver.Pod("a", 8, 8))
 	want := "2 NUMA nodes needed for 8 GPUs, VFs with hints need 1: never admitted under restricted; " +
 		"excludeTopology is the way out"
+	if !strings.Contains(strings.Join(strings.Fields(string(page)), " "), want) {
+		t.Errorf("docs/cluster.md does not show %q", want)
+	}
 	if !v.Never || v.Admitted || v.Reason != want {
 		t.Errorf("got %+v", v)
 	}

@@ -74,13 +74,20 @@ func folders(t *testing.T) map[string]bool {
 	return all
 }
 
-// TestWalks: every walk through the code has at most ten steps, and each step names a function that is there.
+// TestWalks: every walk through the code has at most ten steps. Each step names a function that is there, and
+// so does the text.
 func TestWalks(t *testing.T) {
 	_, section, _ := strings.Cut(contributing(t), "\n## Walks\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	walks := strings.Split(section, "\n### ")[1:]
 	if len(walks) < 3 {
 		t.Fatalf("%d walks", len(walks))
+	}
+	code := productCode(t)
+	for _, name := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(section, -1) {
+		if !regexp.MustCompile(`(?m)^(?:func (?:\([^)]*\) )?|var )` + name[1] + `\b`).MatchString(code) {
+			t.Errorf("the walks name %s, which is no function", name[1])
+		}
 	}
 	for _, walk := range walks {
 		title, text, _ := strings.Cut(walk, "\n")

@@ -13,16 +13,29 @@ import (
 	"unicode"
 )
 
-// mostOfREADME is how long README may be, in bytes: what is read before somebody decides to try.
-const mostOfREADME = 6 << 10
+// TestSizes: README, CONTRIBUTING and its first page are short. The census limits all documents.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	contributing := read(t, "CONTRIBUTING.md")
+	first, _, _ := strings.Cut(contributing, "\n## Layout\n")
+	for _, page := range []struct {
+		name, text string
+		most       int // words
+	}{
+		{"README.md", read(t, "README.md"), 700},
+		{"CONTRIBUTING.md", contributing, 2500},
+		{"CONTRIBUTING.md up to Layout", first, 500},
+	} {
+		if words := len(strings.Fields(page.text)); words > page.most {
+			t.Errorf("%s has %d words, want %d at most", page.name, words, page.most)
+		}
+	}
+}
 
-// TestREADME: it is short, and leads to every page.
+// TestREADME: README leads to every page.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	text := read(t, "README.md")
-	if len(text) > mostOfREADME {
-		t.Errorf("README.md has %d bytes, want %d at most", len(text), mostOfREADME)
-	}
 	for _, file := range files(t) {
 		if file != "README.md" && !strings.Contains(text, "]("+file+")") {
 			t.Errorf("README.md does not lead to %s", file)
