@@ -62,3 +62,32 @@ func productCode(t *testing.T) string {
 	}
 	return regexp.MustCompile(`" \+\s+"`).ReplaceAllString(all.String(), "")
 }
+
+// listed are names of the code that a document lists: the file, the part of the file, the names in the part.
+var listed = []struct{ document, file, part, name string }{
+	{"docs/tune.md", "plugins/rdma/pools/config.go", `type Tandem struct [^}]*`, `json:"(\w+)"`},
+	{"docs/tune.md", "plugins/rdma/pools/config.go", `var PairVariables = [^}]*}[^}]*`, `"(\w+)"`},
+	{"docs/cluster.md", "coordination/intent/policy.go", `(?s)choosers = .*?\n}\n`, `{"(\S+)", parse`},
+	{"docs/cluster.md", "coordination/publish/labels.go", `(?s)const \(.*?\n\)`, `"(tandem\.dev/[\w-]+)"`},
+	{"docs/cluster.md", "coordination/publish/objects.go", `(?s)const \(.*?\n\)`, `(?m)^\t\w+ += "(\w+)" +//`},
+	{"docs/tools.md", "topology/distance.go", `levelNames = .*`, `"(\w+)"`},
+	{"docs/tools.md", "test/playground/prompt.go", `(?s).*`, `{name: "(\w+)", (?:words|about)`},
+}
+
+// TestListed: documents list all keys, variables, annotations, labels, targets, distances and commands.
+func TestListed(t *testing.T) {
+	t.Parallel()
+	for _, l := range listed {
+		page := read(t, l.document)
+		part := regexp.MustCompile(l.part).FindString(read(t, l.file))
+		names := regexp.MustCompile(l.name).FindAllStringSubmatch(part, -1)
+		if len(names) < 3 {
+			t.Errorf("%s has the names %q", l.file, names)
+		}
+		for _, name := range names {
+			if !regexp.MustCompile("[`\"]" + regexp.QuoteMeta(name[1]) + "[`\" ]").MatchString(page) {
+				t.Errorf("%s does not list %s of %s", l.document, name[1], l.file)
+			}
+		}
+	}
+}
