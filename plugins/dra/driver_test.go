@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/dra"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
 
 const machine = "oci-mi300x-derived"
@@ -174,7 +175,7 @@ func TestLateDevices(t *testing.T) {
 	}
 	n.start(config)
 	k := n.register("")
-	if _, wrong := k.prepare(t.Context(), claim); !strings.Contains(wrong, "GPU 0000:11:00.0: it is gone") {
+	if _, wrong := k.prepare(t.Context(), claim); !strings.Contains(wrong, "GPU 0000:11:00.0, which is gone") {
 		t.Errorf("the kubelet is told %q", wrong)
 	}
 	if notes := strings.Join(n.status(t).GetNotes(), "\n"); !strings.Contains(notes, "claim team/a") {
@@ -189,4 +190,55 @@ func TestLateDevices(t *testing.T) {
 	await(t, "it is said no more", func() bool {
 		return !strings.Contains(strings.Join(n.status(t).GetNotes(), "\n"), "claim team/a")
 	})
+}
+
+// partly shows some GPUs, and cannot read the others.
+type partly struct{ *shown }
+
+func (p partly) Discover() (gpu.Inventory, error) {
+	found, err := p.shown.Discover()
+	found.Partial = true
+	return found, err
+}
+
+// TestUnreadGPUs: a GPU that a starting driver cannot read is not gone: the claim stays prepared, with the
+// CDI spec. It is gone once all GPUs are read without it.
+func TestUnreadGPUs(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, gpus := n.config(c, "")
+	stop := n.start(config)
+	claim := c.allocate("a", "train-0", "pair-11-00-0")
+	if _, wrong := n.register("").prepare(t.Context(), claim); wrong != "" {
+		t.Fatal(wrong)
+	}
+	stop()
+	gpus.hide("0000:11:00.0")
+	for name, find := range map[string]func(*dra.Config) error{
+		"no vendor's driver is there": func(config *dra.Config) error { config.GPUs = nil; return nil },
+		"a GPU cannot be read":        func(config *dra.Config) error { return gpusAnew(config, partly{gpus}) },
+	} {
+		config, _ := n.config(c, "")
+		if err := find(&config); err != nil {
+			t.Fatal(err)
+		}
+		stop := n.start(config)
+		if names, wrong := n.register("").prepare(t.Context(), claim); wrong != "" || len(names) != 1 {
+			t.Errorf("%s: the kubelet is told %v, %q", name, names, wrong)
+		}
+		if len(n.specs()) != 1 {
+			t.Errorf("%s: CDI specs %v", name, n.specs())
+		}
+		stop()
+	}
+	config, _ = n.config(c, "")
+	if err := gpusAnew(&config, gpus); err != nil {
+		t.Fatal(err)
+	}
+	n.start(config)
+	if names, wrong := n.register("").prepare(t.Context(), claim); !strings.Contains(wrong, "gone") || len(names) > 0 {
+		t.Errorf("the kubelet is told %v, %q", names, wrong)
+	}
+	if len(n.specs()) > 0 {
+		t.Errorf("CDI specs %v", n.specs())
+	}
 }

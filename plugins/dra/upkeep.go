@@ -22,6 +22,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // viewer maintains the current view of the node: from the machine, the cluster's features, the claims and the
@@ -55,8 +56,10 @@ type scan struct {
 
 // scanMachine scans the machine.
 func (w *viewer) scanMachine() (found scan, err error) {
-	of := pool.MachineSources{Sys: w.config.Host.Sys}
+	unread := func(topology.Address) bool { return true } // as long as nobody reads GPUs
+	of := pool.MachineSources{Sys: w.config.Host.Sys, MayHide: unread}
 	if w.config.GPUs != nil {
+		of.MayHide = w.config.GPUs.MayHide()
 		of.GPUs, of.Links, found.gpus = w.config.GPUs.All()
 	}
 	if w.config.VFs != nil {

@@ -86,8 +86,13 @@ type Inventory struct {
 	Read    []topology.Address
 }
 
-// mayHide reports whether a device that was not found may still exist.
-func (i *Inventory) mayHide(d Device) bool { return i.Partial && !slices.Contains(i.Read, d.Card) }
+// mayHide reports whether a card may have a device that was not found.
+func (i *Inventory) mayHide(card topology.Address) bool {
+	return i.Partial && !slices.Contains(i.Read, card)
+}
+
+// withoutDevices returns which cards the discovery has read.
+func (i *Inventory) withoutDevices() Inventory { return Inventory{Partial: i.Partial, Read: i.Read} }
 
 // Device is an allocatable GPU, or part of a GPU.
 type Device struct {
@@ -132,6 +137,15 @@ func (g *GPUs) All() (map[string][]Device, []topology.Link, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return maps.Clone(g.resources), slices.Clone(g.links), g.changed.Next()
+}
+
+// MayHide returns the cards that may have a device which All does not return: the last discovery could not
+// read them. The zero address stands for any card. Of a call before All, a device is not missed too early.
+func (g *GPUs) MayHide() (card func(topology.Address) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	reading := g.reading
+	return reading.mayHide
 }
 
 // Refuse returns the vendor's reason against the allocation of devices of a resource, or of the unknown IDs,

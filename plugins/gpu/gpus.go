@@ -34,6 +34,7 @@ type GPUs struct {
 	behind   bool             // the links were not read when GPUs changed last: they are read at the next look
 
 	mu        sync.Mutex
+	reading   Inventory           // the last discovery, without its devices
 	resources map[string][]Device // sorted by ID: devices of the last discovery, and those that went last
 	links     []topology.Link
 	changed   system.Signal
@@ -50,7 +51,7 @@ func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, er
 	if err != nil {
 		return nil, err
 	}
-	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links, found: found}
+	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links, found: found, reading: found.withoutDevices()}
 	g.resources, _ = mergeDevices(nil, found)
 	g.reportNotes(found.Notes)
 	return g, nil
@@ -148,6 +149,7 @@ func (g *GPUs) judgeAgain(discovered bool) {
 	g.mu.Lock()
 	merged, differences := mergeDevices(g.resources, found)
 	links := g.links
+	isReadOtherwise := !reflect.DeepEqual(g.reading, found.withoutDevices())
 	g.mu.Unlock()
 	wereBehind := g.behind
 	if discovered && (len(differences) > 0 || g.behind) {
@@ -160,7 +162,7 @@ func (g *GPUs) judgeAgain(discovered bool) {
 			links = newest
 		}
 	}
-	if len(differences) > 0 || wereBehind && !g.behind {
+	if len(differences) > 0 || isReadOtherwise || wereBehind && !g.behind {
 		g.takeDevices(merged, differences, links)
 	}
 }
@@ -169,7 +171,7 @@ func (g *GPUs) takeDevices(merged map[string][]Device, differences []change, lin
 	reportChanges(g.log, differences)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.resources, g.links = merged, links
+	g.resources, g.links, g.reading = merged, links, g.found.withoutDevices()
 	g.changed.Raise()
 }
 
@@ -247,7 +249,7 @@ func mergeDevices(known map[string][]Device, inventory Inventory) (map[string][]
 	for resource := range merged {
 		before := byID(known[resource])
 		now := deviceplugin.Keep(before, withKnownMemory(before, found[resource]), func(d Device) Device {
-			d.Healthy, d.Gone, d.Reason = false, d.Gone || !inventory.mayHide(d), "not found"
+			d.Healthy, d.Gone, d.Reason = false, d.Gone || !inventory.mayHide(d.Card), "not found"
 			return d
 		})
 		isOld := func(id string, d Device) bool { return d.Gone && before[id].Gone }
@@ -273,7 +275,7 @@ func othersGo(known map[string][]Device, inventory Inventory) bool {
 		found := byID(inventory.Resources[resource])
 		if slices.ContainsFunc(devices, func(d Device) bool {
 			_, there := found[d.ID]
-			return !there && !d.Gone && !inventory.mayHide(d)
+			return !there && !d.Gone && !inventory.mayHide(d.Card)
 		}) {
 			return true
 		}

@@ -317,6 +317,33 @@ func TestAll(t *testing.T) {
 	}
 }
 
+// Whoever follows the GPUs hears which cards may hide one, also when nothing else has changed.
+func TestUnreadCards(t *testing.T) {
+	t.Parallel()
+	read, silent := topology.Address{Bus: 0xa7}, topology.Address{Bus: 0x19}
+	backend := &scripted{inventory: Inventory{Partial: true, Read: []topology.Address{read}}}
+	gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, partial := range []bool{true, false} {
+		mayHide := gpus.MayHide()
+		if mayHide(read) || mayHide(silent) != partial || mayHide(topology.Address{}) != partial {
+			t.Errorf("partial %t: %t, %t, %t", partial, mayHide(read), mayHide(silent), mayHide(topology.Address{}))
+		}
+		_, _, changed := gpus.All()
+		backend.find(nil, nil)
+		gpus.discoverAgain()
+		select {
+		case <-changed:
+		default:
+			if partial {
+				t.Error("nobody is told that all cards are read")
+			}
+		}
+	}
+}
+
 func TestDiscoverFails(t *testing.T) {
 	backend := &scripted{err: errors.New("no driver")}
 	if _, err := Discover(backend, 0, slog.New(slog.DiscardHandler)); !errors.Is(err, backend.err) {

@@ -21,7 +21,9 @@
 // The order of effects allows the end of the process at any time. Prepare writes the checkpoint, durably,
 // then the files, then answers; unprepare removes the files, then writes the checkpoint. [Preparer.Restore],
 // or a repeated call of the kubelet, repairs anything in between. A claim is reported as prepared only while
-// its files exist. Two processes may share a folder: each reads the checkpoint again under a lock.
+// its files exist, and no device of its containers is gone: then it has no CDI spec, so that no container
+// starts with nodes or names that are another device's by now. Two processes may share a folder: each reads
+// the checkpoint again under a lock.
 package claims
 
 import (

@@ -215,9 +215,9 @@ func modified(t *testing.T, name string) fs.FileInfo {
 	return info
 }
 
-// A claim whose device went away keeps what it has, and is prepared as before. Its spec is left: runtimes
-// read all of them again for one that is written.
-func TestGoneWhilePrepared(t *testing.T) {
+// A claim with a GPU that cannot be read now keeps what it has, and is prepared as before. Its spec is left:
+// runtimes read all of them again for one that is written.
+func TestUnreadWhilePrepared(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	first := n.ready(claim)
@@ -227,6 +227,7 @@ func TestGoneWhilePrepared(t *testing.T) {
 	if !os.SameFile(before, modified(t, n.specPath(claim.UID))) {
 		t.Error("the spec was replaced by the same")
 	}
+	n.state.Machine.Unread = map[topology.Address]bool{n.state.Machine.GPUs[0].Card: true}
 	n.state.Machine.GPUs = n.state.Machine.GPUs[1:]
 	n.restored()
 	again := n.ready(claim)

@@ -4,6 +4,7 @@ package claims
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -49,9 +51,7 @@ func (m *composition) addClaim(c Claim) error {
 }
 
 // addClaims adds new claims and kept, already prepared claims, with the present names of their CDI devices.
-// It returns the claims to write: all but kept claims with devices that are gone, which keep their files and
-// names. It returns an error if a file of such a claim is missing: the kubelet does not call again for a
-// claim that it knows as prepared.
+// It returns the claims to write: all but kept claims that keep their files and names; see keepClaim.
 func (m *composition) addClaims(kept, fresh []Claim) (written []Claim, err error) {
 	for _, c := range fresh {
 		if err := m.addClaim(c); err != nil {
@@ -61,25 +61,70 @@ func (m *composition) addClaims(kept, fresh []Claim) (written []Claim, err error
 	}
 	written = slices.Clone(fresh)
 	for _, c := range kept {
-		err := m.addClaim(c)
-		if err == nil {
-			c.setCDINames(m.environments)
-			written = append(written, c)
-		} else if err = m.reportUnrestored(c, err); err != nil {
+		isComposed, err := m.keepClaim(c)
+		if err != nil {
 			return nil, err
+		}
+		if isComposed {
+			written = append(written, c)
 		}
 	}
 	return written, nil
 }
 
-// restoreClaim writes missing and outdated files of a prepared claim. If a device is gone the files stay as
-// they are. It returns an error if a file is missing that the answer to the kubelet refers to.
-func (m *composition) restoreClaim(c Claim) error {
-	err := m.addClaim(c)
-	if err == nil {
-		err = m.writeClaim(c)
+// keepClaim composes the environments of a prepared claim, with the present names of the CDI devices. It
+// returns false for a claim that keeps its files and names because a device cannot be read now. It returns an
+// error for a claim with which no container may start: a file is missing, and the kubelet does not call again
+// for a claim that it knows as prepared; or a device is gone, and its names and nodes can be another device's
+// by now. Then it also removes the CDI spec: without the spec a runtime refuses to start a container, which
+// would start without the device if the spec had the others.
+func (m *composition) keepClaim(c Claim) (isComposed bool, err error) {
+	if gone := m.findGone(c); gone != "" {
+		return false, errors.Join(fmt.Errorf("%s has %s, which is gone: its containers that run continue, and none "+
+			"starts before the device is back; or delete the pods of the claim, so that another device is allocated",
+			c, gone), m.Host.Disk.Remove(m.specPath(c.UID)))
 	}
-	if err != nil {
+	if err := m.addClaim(c); err != nil {
+		return false, m.reportUnrestored(c, err)
+	}
+	c.setCDINames(m.environments)
+	return true, nil
+}
+
+// listKept returns the prepared claims with which containers may start. It writes no file.
+func (m *composition) listKept(claims []Claim) []Claim {
+	return slices.DeleteFunc(slices.Clone(claims), func(c Claim) bool {
+		_, err := m.keepClaim(c)
+		return err != nil || m.findMissing(c) != ""
+	})
+}
+
+// findGone returns the first device of a claim's containers that the node no longer has, "" for none.
+func (m *composition) findGone(c Claim) string {
+	for _, first := range c.firstOfGroups() {
+		for _, p := range inGroup(m.claims, first.Group) {
+			for _, id := range p.GPUs {
+				if m.index.state.Machine.LacksGPU(coordination.ClaimUnitOf(id, p.Units)) {
+					return fmt.Sprintf("device %s with GPU %s", p.Device, id)
+				}
+			}
+			for _, id := range p.VFs {
+				if pools.IsGone(m.Host.Sys, coordination.ClaimUnitOf(id, p.Units)) {
+					return fmt.Sprintf("device %s with VF %s", p.Device, id)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// restoreClaim writes missing and outdated files of a prepared claim, unless keepClaim leaves or removes them.
+func (m *composition) restoreClaim(c Claim) error {
+	isComposed, err := m.keepClaim(c)
+	if err != nil || !isComposed {
+		return err
+	}
+	if err := m.writeClaim(c); err != nil {
 		return m.reportUnrestored(c, err)
 	}
 	m.forgetUnrestored(c)

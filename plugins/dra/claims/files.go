@@ -138,11 +138,6 @@ func (p *Preparer) findMissing(c Claim) string {
 	return ""
 }
 
-// withoutMissing returns the claims of which no file is missing.
-func (p *Preparer) withoutMissing(kept []Claim) []Claim {
-	return slices.DeleteFunc(slices.Clone(kept), func(c Claim) bool { return p.findMissing(c) != "" })
-}
-
 // tidySpecs removes the CDI specs of claims that are not prepared.
 func (p *Preparer) tidySpecs(known []Claim) error {
 	with, err := p.listSpecs()

@@ -395,5 +395,5 @@ func (n *node) prepared(uid types.UID) Claim {
 func (n *node) Complete() bool {
 	n.t.Helper()
 	known, err := n.Prepared(n.state.Machine)
-	return err == nil && len(n.withoutMissing(known)) == len(known)
+	return err == nil && !slices.ContainsFunc(known, func(c Claim) bool { return n.findMissing(c) != "" })
 }

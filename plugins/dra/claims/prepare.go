@@ -43,7 +43,7 @@ func (p *Preparer) Prepare(
 	kept, due := splitClaims(known, called)
 	fresh, err := p.prepareDue(state, request{known, kept, due, called, pods})
 	if err != nil {
-		return p.withoutMissing(kept), err
+		return p.newComposition(newNodeIndex(state), known).listKept(kept), err
 	}
 	return slices.Concat(kept, fresh), nil
 }

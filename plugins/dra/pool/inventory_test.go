@@ -181,3 +181,28 @@ func TestAVFInUseKeepsItsRDMADevice(t *testing.T) {
 		t.Errorf("VFs are %+v", machine.VFs)
 	}
 }
+
+// A GPU is lacking if its function is gone, or its card was read without the GPU. A unit without a function is
+// of a driver that recorded none.
+func TestLacksGPU(t *testing.T) {
+	t.Parallel()
+	sys, tree := recorded(t, "nv-a100pcie-cx6dx-vf-partial", 0)
+	card := address(t, "0000:9b:00.0")
+	lacks := func(unread bool, units ...string) (lacking []string) {
+		machine := pool.NewMachine(pool.MachineSources{
+			Sys: sys, Tree: tree,
+			GPUs:    map[string][]gpu.Device{"nvidia.com/gpu": {{ID: "MIG-1", Card: card, Part: "7-0"}}},
+			MayHide: func(topology.Address) bool { return unread },
+		})
+		return slices.DeleteFunc(units, func(unit string) bool { return !machine.LacksGPU(unit) })
+	}
+	units := []string{
+		"0000:9b:00.0/7-0", "0000:9b:00.0/8-0", "0000:9b:00.0", "GPU-1", "0000:01:00.0", "0000:01:00.0/7-0",
+	}
+	if got := lacks(false, slices.Clone(units)...); !slices.Equal(got, units[1:]) {
+		t.Errorf("all cards are read: lacks %q", got)
+	}
+	if got := lacks(true, slices.Clone(units)...); !slices.Equal(got, units[4:]) {
+		t.Errorf("no card is read: lacks %q", got)
+	}
+}

@@ -24,6 +24,9 @@ type Machine struct {
 	Links []topology.Link
 	Pools []pools.Pool // of the VFs, in the order of the configuration
 	Notes []string     // devices of the node that DRA cannot offer, and the reasons; sorted
+	// Unread are the cards that may have further GPUs, because they cannot be read now; the zero address stands
+	// for a card that is not known.
+	Unread map[topology.Address]bool
 }
 
 // GPU is a GPU or a partition of a GPU.
@@ -61,6 +64,8 @@ type MachineSources struct {
 	GPUs  map[string][]gpu.Device // by resource name, as found by a backend or as kept
 	Links []topology.Link
 	Pools []pools.Pool // in the order of the configuration
+	// MayHide reports whether a card may have further GPUs; nil for none.
+	MayHide func(card topology.Address) bool
 }
 
 // NewMachine returns the devices of a machine. It contains each device once, even if several resources offer
@@ -73,7 +78,33 @@ func NewMachine(s MachineSources) Machine {
 	slices.Sort(b.notes)
 	return Machine{
 		Tree: s.Tree, GPUs: b.gpus, VFs: b.vfs, Links: s.Links, Pools: s.Pools, Notes: slices.Compact(b.notes),
+		Unread: s.findUnread(),
 	}
+}
+
+// findUnread returns the cards that may have further GPUs.
+func (s MachineSources) findUnread() map[topology.Address]bool {
+	if s.MayHide == nil {
+		return nil
+	}
+	unread := map[topology.Address]bool{{}: s.MayHide(topology.Address{})}
+	for d := range s.Tree.Devices() {
+		if gpu.Vendor(d) != "" {
+			unread[d.Address] = s.MayHide(d.Address)
+		}
+	}
+	return unread
+}
+
+// LacksGPU reports whether the machine has no GPU of a unit. It is false while the unit's card cannot be read.
+func (m Machine) LacksGPU(unit string) bool {
+	if slices.ContainsFunc(m.GPUs, func(g GPU) bool { return g.Unit().Name == unit }) {
+		return false
+	}
+	function, _, _ := strings.Cut(unit, "/")
+	card, unknown := topology.ParseAddress(function)
+	_, isThere := m.Tree.Device(card)
+	return unknown == nil && !isThere || !m.Unread[card]
 }
 
 // Pool returns the pool of VFs of a resource, with the devices that NewMachine omits.

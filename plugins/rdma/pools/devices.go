@@ -99,6 +99,14 @@ func (d Device) Gone(sys fs.FS) bool {
 	return topology.Gone(err)
 }
 
+// IsGone reports whether the machine no longer has a device, by the name of its unit; false for a name that
+// has no function.
+func IsGone(sys fs.FS, unit string) bool {
+	function, aux, _ := strings.Cut(unit, "/")
+	address, err := topology.ParseAddress(function)
+	return err == nil && Device{Address: address, Aux: aux}.Gone(sys)
+}
+
 // File names a file of the device below the sysfs root.
 func (d Device) File(elements ...string) string { return FunctionFile(d.Address, d.Aux, elements...) }
 

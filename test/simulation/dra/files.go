@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // cdiKind is the kind of CDI devices of claims.
@@ -46,6 +47,46 @@ func (s *Simulation) checkFiles(c *claim) {
 			s.wrong(wrongFiles, "%s: CDI device %s has %v, want %v", c, device, got, want)
 		}
 		c.seen = append(c.seen, got...)
+	}
+}
+
+// lacks reports whether the machine lacks a device.
+func (s *Simulation) lacks(ids []string) bool {
+	return slices.ContainsFunc(ids, func(id string) bool {
+		function, err := topology.ParseAddress(id)
+		return err == nil && s.hardware.Lacks([]topology.Address{function})
+	})
+}
+
+// expectNoSpecs: claims of pods with a device that the machine lacks have no CDI specs until the device is
+// back.
+func (s *Simulation) expectNoSpecs() {
+	known := s.known()
+	for _, p := range s.pods {
+		var ids []string
+		for _, c := range p.claims {
+			its, _ := claims.FindClaim(known, c.uid)
+			for _, d := range its.Devices {
+				ids = append(ids, slices.Concat(d.GPUs, d.VFs)...)
+			}
+		}
+		for _, c := range p.claims {
+			c.restored = c.restored && !s.lacks(ids)
+		}
+	}
+}
+
+// checkGone: the CDI specs of claims name no device that the machine lacks.
+func (s *Simulation) checkGone() {
+	for _, p := range s.pods {
+		for _, c := range p.claims {
+			named, _, err := s.read(c)
+			for device, ids := range named {
+				if err == nil && c.holds() && s.lacks(ids) {
+					s.wrong(goneNamed, "%s: CDI device %s has %v", c, device, ids)
+				}
+			}
+		}
 	}
 }
 

@@ -30,8 +30,11 @@ const (
 	notKept = "a prepared claim is not prepared any more"
 	// otherAnswer: a repeated Prepare has the same answer.
 	otherAnswer = "a repeated Prepare has another answer"
-	// wrongFiles: the CDI spec of a prepared claim is there, and names the devices of the claim's containers.
+	// wrongFiles: the CDI spec of a prepared claim is there, and names the devices of the claim's containers;
+	// while one of these devices is gone, there is none.
 	wrongFiles = "the CDI spec of a prepared claim is wrong"
+	// goneNamed: no CDI spec names a device that the node lacks: its device node can be another device's.
+	goneNamed = "a CDI spec names a device that is gone"
 	// wrongShare: a container has the GPUs of its own requests, as many VFs as these requests have, and nothing
 	// else.
 	wrongShare = "a container has other devices than its requests"

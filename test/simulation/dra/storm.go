@@ -226,7 +226,12 @@ func (s *Simulation) changeHardware() error {
 	if what != "" {
 		s.note(what)
 	}
+	s.expectNoSpecs()
 	seeds.Sleep(writing)
+	if _, isLoaded := s.hardware.GPUs(); isLoaded && s.newest() != nil && !s.draining {
+		seeds.Sleep(repairing)
+		s.checkGone()
+	}
 	return err
 }
 
