@@ -181,7 +181,7 @@ func NewExplainCommand() *cobra.Command {
 		Use:   "explain [[NAMESPACE/]POD]",
 		Short: "Explain the device assignment of a pod's containers",
 		Long: `Query the plugins' decisions for a pod over their socket: the kubelet's calls in order, the data about the container and its
-source, the chosen and the planned devices, and the devices that were offered on each switch, with the pairs that the switch
+source, the chosen and the planned devices, and the devices that were offered on each switch ("-" for none), with the pairs that the switch
 alone allowed. The verdict on each container comes first. For a container with a pair on different switches, and for a container
 that was rejected for this reason, the output also names the current holders of the VFs next to its GPUs, and a remedy. Without a
 pod, list all known decisions. Decisions for running containers survive a restart of the serving plugin; for ended containers the

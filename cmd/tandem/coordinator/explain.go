@@ -198,7 +198,8 @@ func (d Decision) printChoices(out *cli.Text) {
 		out.Row("   SWITCH", "GPUS TAKEN/OFFERED", "VFS TAKEN/OFFERED", "ON THIS SWITCH ALONE")
 	}
 	for _, s := range d.Switches {
-		out.Row("   "+s.Name, fmt.Sprint(s.TakenGPUs, "/", s.FreeGPUs), fmt.Sprint(s.TakenVFs, "/", s.FreeVFs),
+		gpus, vfs := formatShare(int(s.TakenGPUs), int(s.FreeGPUs)), formatShare(int(s.TakenVFs), int(s.FreeVFs))
+		out.Row("   "+s.Name, gpus, vfs,
 			machine.MarkDistances(cmp.Or(s.Alone, "too few: "+d.offeredOn(s))))
 	}
 }

@@ -53,7 +53,7 @@ func TestExplain(t *testing.T) {
 
    SWITCH        GPUS TAKEN/OFFERED  VFS TAKEN/OFFERED  ON THIS SWITCH ALONE
    0000:08:00.0  1/1                 1/4                1 pair: 1 PIX
-   0000:09:00.0  0/1                 0/0                too few: 1 GPU and 0 VFs offered
+   0000:09:00.0  0/1                 -                  too few: 1 GPU and 0 VFs offered
 
 2. TIME nvidia.com/vf of team/train/worker
    not asked  the kubelet had no choice, or was answered without the coordinator

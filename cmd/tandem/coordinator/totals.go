@@ -34,11 +34,14 @@ type Count struct {
 }
 
 // String returns "free/all", "-" if no device is offered.
-func (c Count) String() string {
-	if c.All == 0 {
+func (c Count) String() string { return formatShare(c.Free, c.All) }
+
+// formatShare returns "part/all", "-" if there are none.
+func formatShare(part, all int) string {
+	if all == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%d/%d", c.Free, c.All)
+	return fmt.Sprintf("%d/%d", part, all)
 }
 
 func (c *Count) addRow(r deviceRow) {
