@@ -34,6 +34,8 @@ var numbers = []struct{ document, says, source, has string }{
 	{"docs/dra.md", `At most (\d+) devices of a class`, "deployments/dra/counts.yaml", `sum\(\) > (\d+)\)`},
 	{"docs/security.md", `more than (\d+) equal devices`, "deployments/dra/counts.yaml", `\)\.max\(\) > (\d+)\)`},
 	{"docs/dra.md", `At most (\d+) VFs of each PF`, values, `vfsPerPF: (\d+)`},
+	{"docs/dra.md", "`DRAPartitionableDevices` \\| 1\\.(\\d+) ", "plugins/dra/gates.go", `onFrom = version.MajorMinor\(1, (\d+)\)`},
+	{"docs/dra.md", `Kubernetes \| 1.28 and later \| 1\.(\d+) and later`, templates + "_dra.tpl", `"<1\.(\d+)\.0-0"`},
 	{"docs/health.md", `every (\d+) seconds`, "plugins/health/config.go", `Interval: (\d+) \* time.Second`},
 	{"docs/health.md", `a minute after the last cause`, "plugins/health/config.go", `Quiet: time.Minute`},
 	{"docs/install.md", `Exit code (\d) means errors or warnings`, exitCodes, `ExitFound   = (\d)`},
@@ -43,6 +45,7 @@ var numbers = []struct{ document, says, source, has string }{
 	{"docs/tools.md", `Exit code (\d) means that the kubelet`, exitCodes, `ExitFound   = (\d)`},
 	{"docs/install.md", `from Prometheus to port (\d+) \(`, values, `port: (\d+) # must be free`},
 	{"docs/install.md", `from Prometheus to port (\d+) \|`, "deployments/scheduler/deployment.yaml", `port: (\d+), scheme`},
+	{"docs/install.md", `On Kubernetes 1\.(\d+) and later the API`, templates + "alignment-policies.yaml", `">=1\.(\d+)\.0-0"`},
 	{"docs/install.md", `ends after five minutes`, values, `"helm test" ends after its --timeout \(5m\)`},
 	{"docs/limits.md", `exceeds (\d+) MiB`, podStream, `MaxPods = (\d+) << 20`},
 	{"docs/limits.md", `(\d+) MiB for a pod`, podStream, `maxPod  = (\d+) << 20`},
@@ -55,6 +58,7 @@ var numbers = []struct{ document, says, source, has string }{
 	{"docs/tools.md", "`--traffic-min` \\((\\d+)\\)", traffic, `"traffic-min", (\d+)`},
 	{"docs/tools.md", "`--traffic-min-rate` \\((\\d+)\\)", traffic, `"traffic-min-rate", (\d+)`},
 	{"docs/troubleshoot.md", `written within a minute`, "coordination/intent/sources.go", `lookPause   = time.Minute`},
+	{"docs/tune.md", `source on 1\.(\d+) to 1\.36`, templates + "_helpers.tpl", `">=1\.(\d+)\.0-0 <1\.37\.0-0"`},
 	{"docs/tune.md", `at most once a minute`, "plugins/rdma/hints.go", `decisionLasts = time.Minute`},
 	{"docs/tune.md", `merges the hints within (\S+) s\.`, "coordination/kubelet/model/hinting.go", `mostMerge MergeTime = (\S+)`},
 	{"SECURITY.md", `/readyz.*, port (\d+) \|`, values, `health:\n +port: (\d+)`},
@@ -69,6 +73,7 @@ const (
 	exitCodes    = "cmd/tandem/cli/root.go"
 	podStream    = "coordination/kubelet/podstream.go"
 	publisher    = "coordination/publish/publisher.go"
+	templates    = "deployments/helm/tandem/templates/"
 	traffic      = "cmd/tandem/verify/command.go"
 	values       = "deployments/helm/tandem/values.yaml"
 )
