@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// ofOthers are the symptoms in docs/troubleshoot.md that Kubernetes prints.
+// ofOthers are the symptoms that Kubernetes and container runtimes print.
 var ofOthers = []string{
 	"Init", "Requested: 2, Available: 1", "UnexpectedAdmissionError", "hostPath type check failed",
-	"device-plugins/kubelet_internal_checkpoint",
+	"device-plugins/kubelet_internal_checkpoint", "unresolvable CDI devices",
 }
 
-// TestMessages: the events, symptoms and reasons in the tables of docs/troubleshoot.md, in backquotes, are
-// texts of the code.
+// TestMessages: the events, symptoms and reasons in the tables of docs/troubleshoot.md, in backquotes, and
+// docs/dra.md, in quotation marks, are texts of the code.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	code := productCode(t)
@@ -38,7 +38,16 @@ func TestMessages(t *testing.T) {
 			}
 		}
 	}
-	if count < 20 {
+	for line := range strings.Lines(prose(read(t, "docs/dra.md"))) {
+		first, _ := rowOf(line)
+		for _, text := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(first, -1) {
+			count++
+			if !slices.Contains(ofOthers, text[1]) && !strings.Contains(code, text[1]) {
+				t.Errorf("docs/dra.md: no code has the text %q", text[1])
+			}
+		}
+	}
+	if count < 25 {
 		t.Errorf("found only %d messages", count)
 	}
 }
