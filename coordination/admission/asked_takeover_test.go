@@ -4,8 +4,6 @@ package admission
 
 import (
 	"testing"
-
-	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
 // TestExplainAfterATakeoverInAQuestion: an Allocate whose question the server before has answered is a
@@ -13,7 +11,6 @@ import (
 func TestExplainAfterATakeoverInAQuestion(t *testing.T) {
 	t.Parallel()
 	a := told(t)
-	a.source = intent.PodsAPI
 	owner, held := a.start("owner", gpus)
 	second := a.pending("second", wish{1, 0}).Pod
 	ids, _ := a.ask(gpus, 0, 1)

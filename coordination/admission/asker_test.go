@@ -3,6 +3,7 @@
 package admission
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,14 +15,49 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// told is an admission of which a source of intent tells, on two NUMA nodes of four switches with a GPU and
-// four VFs each.
-func told(t *testing.T) *admission {
+// The sources of requests, "" for none, and the orders in which the kubelet asks for a container's halves.
+var (
+	everySource = []intent.Source{"", intent.PodsAPI, intent.Kubelet}
+	bothOrders  = [][]string{{gpus, vfs}, {vfs, gpus}}
+)
+
+// untold is an admission with a checkpoint, on two NUMA nodes of four switches with a GPU and four VFs each.
+func untold(t *testing.T) *admission {
 	t.Helper()
 	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	a.source = intent.PodsAPI
 	a.keepCheckpoint()
 	return a
+}
+
+// told is an admission of which a source of requests tells.
+func told(t *testing.T) *admission {
+	t.Helper()
+	a := untold(t)
+	a.source = intent.PodsAPI
+	return a
+}
+
+// eachSource runs a test with an admission of each source of requests.
+func eachSource(t *testing.T, sources []intent.Source, run func(t *testing.T, a *admission)) {
+	t.Helper()
+	for _, source := range sources {
+		t.Run(fmt.Sprintf("source %q", source), func(t *testing.T) {
+			t.Parallel()
+			a := told(t)
+			a.source = source
+			run(t, a)
+		})
+	}
+}
+
+// eachOrder runs a test with an admission of each source of requests, and in each order of the halves.
+func eachOrder(t *testing.T, sources []intent.Source, run func(t *testing.T, a *admission, order []string)) {
+	t.Helper()
+	for _, order := range bothOrders {
+		t.Run(strings.Join(order, ", "), func(t *testing.T) {
+			eachSource(t, sources, func(t *testing.T, a *admission) { run(t, a, order) })
+		})
+	}
 }
 
 // pending makes a pod of one container known to kubelet and source.
@@ -46,6 +82,28 @@ func (a *admission) prefer(name string, available, must []string, size int) (cho
 		a.t.Fatalf("prefer %d %s of %v: %v, %v", size, name, available, chosen, err)
 	}
 	return chosen, why
+}
+
+// serve is a question for devices of a NUMA node, and the Allocate of the answer, which is not refused.
+func (a *admission) serve(pod kubelet.Pod, name string, node, size int) (chosen []string, why string) {
+	a.t.Helper()
+	chosen, why = a.ask(name, node, size)
+	if refusal := a.take(pod, name, chosen); refusal != "" {
+		a.t.Errorf("%s\n%s", refusal, why)
+	}
+	return chosen, why
+}
+
+// split returns the devices on one switch with an address, and the others.
+func (a *admission) split(devices []device.Device, by topology.Address) (near, far []device.Device) {
+	for _, d := range devices {
+		if a.coordinator.current().tree.Distance(by, d.Address).Level.Direct() {
+			near = append(near, d)
+		} else {
+			far = append(far, d)
+		}
+	}
+	return near, far
 }
 
 // allocated is an Allocate of the kubelet's.
@@ -94,8 +152,7 @@ func (a *admission) start(name, resource string) (kubelet.Pod, []string) {
 		w = wish{vfs: 1}
 	}
 	pod := a.pending(name, w).Pod
-	held, _ := a.ask(resource, 0, 1)
-	a.take(pod, resource, held)
+	held, _ := a.serve(pod, resource, 0, 1)
 	a.keep(pod)
 	return pod, held
 }
@@ -113,13 +170,11 @@ func TestASchedulersChoiceIsHonoured(t *testing.T) {
 	a := told(t)
 	first := a.pending("first", wish{1, 1})
 	first.Chosen = []string{"0000:46:00.0"}
-	vf, why := a.ask(vfs, 0, 1) // the other half first
+	vf, why := a.serve(first.Pod, vfs, 0, 1) // the other half first
 	wantWords(t, why, "team/first/c wants 1 amd.com/gpu, 1 nvidia.com/vf; kubelet asked first for ",
 		"told by pods-api",
 		"1 devices as the scheduler chose", "1 PIX")
-	a.take(first.Pod, vfs, vf)
-	gpu, _ := a.ask(gpus, 0, 1)
-	a.take(first.Pod, gpus, gpu)
+	gpu, _ := a.serve(first.Pod, gpus, 0, 1)
 	if gpu[0] != "0000:46:00.0" || !strings.HasPrefix(vf[0], "0000:41:") {
 		t.Errorf("got %v %v", gpu, vf)
 	}
@@ -147,70 +202,35 @@ func TestRefusalOnAFlatMachine(t *testing.T) {
 }
 
 // A pod is refused as soon as it is known that its pairs cannot be on one switch each, whichever half comes
-// first.
+// first: at its first half if a source tells of it.
 func TestRequiredAlignment(t *testing.T) {
-	for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
-		for _, known := range []bool{true, false} {
-			a := told(t)
-			greedy := a.pending("greedy", wish{0, 4})
-			near, _ := a.ask(vfs, 0, 4)
-			var beside []string // all VFs beside the first GPU
-			for _, d := range a.all[vfs] {
-				if strings.HasPrefix(d.ID, "0000:0c:") {
-					beside = append(beside, d.ID)
-				}
-			}
-			if len(near) != 4 || len(beside) != 4 {
-				t.Fatalf("VFs %v", beside)
-			}
-			a.take(greedy.Pod, vfs, beside) // not what was said
-			a.keep(greedy.Pod)
-
-			strict := a.pending("strict", wish{4, 4})
-			strict.Alignment = intent.Required
-			if !known {
-				a.source, a.coordinator.Alignment = "", intent.Required
-			}
-			refusal := ""
-			asked := 0
-			for _, name := range order {
-				ids, _ := a.ask(name, 0, 4)
-				asked++
-				if refusal = a.take(strict.Pod, name, ids); refusal != "" {
-					break
-				}
-			}
-			wantWords(t, refusal, "refuse 4 ", "only 3 of 4 pairs", "GPU 0000:11:00.0", "NODE", "switch 0000:",
-				"0 of 4 VFs are free, the rest is held")
-			if strings.Contains(refusal, "greedy") {
-				t.Errorf("%q names another pod", refusal)
-			}
-			if told, err := a.coordinator.Explain(t.Context(), "", "strict", ""); known &&
-				(err != nil || !strings.HasSuffix(told[len(told)-1].GetRefusal(), "held by team/greedy/c")) {
-				t.Errorf("explain does not tell who holds the rest: %v, %v", told, err)
-			}
-			asks := intent.Relaxation
-			if a.coordinator.Alignment != "" {
-				asks = "the plugins' flag --alignment=required asks that of every pod"
-			}
-			if !strings.HasSuffix(refusal, " ("+asks+")") {
-				t.Errorf("%q does not say at its end who asks for that: %q", refusal, asks)
-			}
-			if want := map[bool]int{true: 1, false: 2}[known]; asked != want {
-				t.Errorf("%v, known %v: refused at Allocate %d", order, known, asked)
-			}
-			a.remove(strict.Pod)
-
-			easy := a.pending("easy", wish{1, 1})
-			easy.Alignment = intent.Required
-			for _, name := range order {
-				ids, why := a.ask(name, 0, 1)
-				if refusal := a.take(easy.Pod, name, ids); refusal != "" {
-					t.Errorf("%v: after %q: %s", order, why, refusal)
-				}
-			}
+	t.Parallel()
+	eachOrder(t, []intent.Source{"", intent.PodsAPI}, func(t *testing.T, a *admission, order []string) {
+		a.withoutNearVFs()
+		strict := a.pending("strict", wish{4, 4})
+		strict.Alignment = intent.Required
+		asks, half := intent.Relaxation, order[0]
+		if a.source == "" {
+			a.coordinator.Alignment = intent.Required
+			asks, half = "the plugins' flag --alignment=required asks that of every pod", order[1]
 		}
-	}
+		refusal, at := a.refusalOf(strict.Pod, order)
+		wantWords(t, refusal, "refuse 4 "+half, "only 3 of 4 pairs", "GPU 0000:11:00.0", "NODE", "switch 0000:",
+			"0 of 4 VFs are free, the rest is held")
+		if at != half || strings.Contains(refusal, "greedy") || !strings.HasSuffix(refusal, " ("+asks+")") {
+			t.Errorf("refused at %s, want %s, without another pod's name, with %q: %q", at, half, asks, refusal)
+		}
+		if told, err := a.coordinator.Explain(t.Context(), "", "strict", ""); a.source != "" &&
+			(err != nil || !strings.HasSuffix(told[len(told)-1].GetRefusal(), "held by team/greedy/c")) {
+			t.Errorf("explain does not tell who holds the rest: %v, %v", told, err)
+		}
+		a.remove(strict.Pod)
+		easy := a.pending("easy", wish{1, 1})
+		easy.Alignment = intent.Required
+		for _, name := range order {
+			a.serve(easy.Pod, name, 0, 1)
+		}
+	})
 }
 
 // The source has let the pod's annotation count.
@@ -219,15 +239,8 @@ func TestPreferredAlignmentStandsAboveTheFlag(t *testing.T) {
 	a.coordinator.Alignment = intent.Required
 	lax := a.pending("lax", wish{4, 2}) // two GPUs have no VF of their own
 	lax.Alignment = intent.Preferred
-	for _, name := range []string{gpus, vfs} {
-		ids, _ := a.ask(name, 0, lax.Containers[0].Requests[name])
-		if refusal := a.take(lax.Pod, name, ids); refusal != "" {
-			t.Error(refusal)
-		}
-	}
+	a.serve(lax.Pod, gpus, 0, 4)
+	a.serve(lax.Pod, vfs, 0, 2)
 	strict := a.pending("strict", wish{4, 0}) // no pair at all
-	ids, _ := a.ask(gpus, 1, 4)
-	if refusal := a.take(strict.Pod, gpus, ids); refusal != "" {
-		t.Error(refusal)
-	}
+	a.serve(strict.Pod, gpus, 1, 4)
 }

@@ -27,15 +27,15 @@ func (a *admission) withoutNearVFs() {
 	a.specs[0].Started = true
 }
 
-// refusalOf asks for four devices of each kind for a pod, and returns the refusal, "" for none.
-func (a *admission) refusalOf(pod kubelet.Pod) string {
-	for _, name := range []string{gpus, vfs} {
+// refusalOf asks for four devices of each kind for a pod, and returns the refusal and its half.
+func (a *admission) refusalOf(pod kubelet.Pod, order []string) (refusal, at string) {
+	for _, name := range order {
 		ids, _ := a.ask(name, 0, 4)
 		if refusal := a.take(pod, name, ids); refusal != "" {
-			return refusal
+			return refusal, name
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // Two pods wait, by the API server, with different requests, and PodResources is not listed: the asker is not
@@ -68,7 +68,7 @@ func TestRequiredByEveryCandidate(t *testing.T) {
 			if tc.otherIsOlder {
 				other.Created = strict.Created.Add(-time.Hour)
 			}
-			if refusal := a.refusalOf(strict.Pod); (refusal != "") != tc.refuses {
+			if refusal, _ := a.refusalOf(strict.Pod, bothOrders[0]); (refusal != "") != tc.refuses {
 				t.Errorf("refusal %q, want one: %t; GPUs %v, VFs %v", refusal, tc.refuses,
 					a.pods[strict.Pod]["c"][gpus], a.pods[strict.Pod]["c"][vfs])
 			}

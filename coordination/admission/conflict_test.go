@@ -4,7 +4,6 @@ package admission
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -91,52 +90,44 @@ func (a *admission) forgetOwners() {
 func TestDoubleWhileListFails(t *testing.T) {
 	t.Parallel()
 	for _, others := range []int{8, 2} { // free ones that are offered beside it, to a pod that wants four
-		for _, source := range []intent.Source{"", intent.PodsAPI} {
-			a := told(t)
-			a.source = source
-			_, held := a.start("owner", vfs)
-			a.start("second", gpus) // its question shows the owner
-			a.pending("third", wish{0, 4})
-			a.unlisted = true
-			offered := append(slices.Clone(held), ids(a.aligned(vfs, []int{0}))[:others]...)
-			chosen, _ := a.prefer(vfs, offered, nil, min(4, len(offered)))
-			setup := fmt.Sprintf("source %q, %d others", source, others)
-			if in := slices.Contains(chosen, held[0]); in != (others < 4) {
-				t.Errorf("%s: chosen %v, with the one in use %t", setup, chosen, in)
-			}
-			if got := a.coordinator.holderOf(vfs, held[0]); got != "team/owner/c" {
-				t.Errorf("%s: the VF is held by %q", setup, got)
-			}
-			if _, refusal := a.allocated(vfs, chosen); (refusal != "") != (others < 4) {
-				t.Errorf("%s: refused %q", setup, refusal)
-			}
-			if _, refusal := a.allocated(vfs, held); refusal == "" {
-				t.Errorf("%s: the kubelet gives the one in use out alone, and it is not refused", setup)
-			}
-		}
+		t.Run(fmt.Sprint(others, " others"), func(t *testing.T) {
+			eachSource(t, []intent.Source{"", intent.PodsAPI}, func(t *testing.T, a *admission) {
+				_, held := a.start("owner", vfs)
+				a.start("second", gpus) // its question shows the owner
+				a.pending("third", wish{0, 4})
+				a.unlisted = true
+				offered := append(slices.Clone(held), ids(a.aligned(vfs, []int{0}))[:others]...)
+				chosen, _ := a.prefer(vfs, offered, nil, min(4, len(offered)))
+				if in := slices.Contains(chosen, held[0]); in != (others < 4) {
+					t.Errorf("chosen %v, with the one in use %t", chosen, in)
+				}
+				if got := a.coordinator.holderOf(vfs, held[0]); got != "team/owner/c" {
+					t.Errorf("the VF is held by %q", got)
+				}
+				if _, refusal := a.allocated(vfs, chosen); (refusal != "") != (others < 4) {
+					t.Errorf("refused %q", refusal)
+				}
+				if _, refusal := a.allocated(vfs, held); refusal == "" {
+					t.Error("the kubelet gives the one in use out alone, and it is not refused")
+				}
+			})
+		})
 	}
 }
 
 // What a container had is free again when it is refused a device that another pod has.
 func TestRefusedDoubleLeavesNothingHeld(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI} {
-		a := told(t)
-		a.source = source
+	eachSource(t, []intent.Source{"", intent.PodsAPI}, func(t *testing.T, a *admission) {
 		_, held := a.start("owner", vfs)
-		fails := a.pending("fails", wish{1, 1}).Pod
-		gpu, _ := a.ask(gpus, 0, 1)
-		a.take(fails, gpus, gpu)
+		a.serve(a.pending("fails", wish{1, 1}).Pod, gpus, 0, 1)
 		if _, refusal := a.allocated(vfs, held); refusal == "" {
 			t.Fatal("not refused")
 		}
-		for _, id := range a.coordinator.heldOf(gpus) {
-			t.Errorf("source %q: GPU %s is held by %q", source, id, a.coordinator.holderOf(gpus, id))
+		if held, left := a.coordinator.heldOf(gpus), a.coordinator.current().allocates; len(held)+len(left) > 0 {
+			t.Errorf("GPUs %v are held, and the Allocates %v remembered", held, left)
 		}
-		if got := len(a.coordinator.current().allocates); got > 0 {
-			t.Errorf("source %q: %d Allocates are remembered", source, got)
-		}
-	}
+	})
 }
 
 // TestDoubleOfAnUnaskedContainer: the kubelet allocates the GPU of a pod's second container without a
@@ -145,25 +136,19 @@ func TestRefusedDoubleLeavesNothingHeld(t *testing.T) {
 // the GPU keeps its owner, and is refused as Get confirms.
 func TestDoubleOfAnUnaskedContainer(t *testing.T) {
 	t.Parallel()
-	a := told(t)
-	a.source = ""
+	a := untold(t)
 	owner := a.pending("owner", wish{1, 1}).Pod
 	for _, name := range []string{gpus, vfs} {
-		chosen, _ := a.ask(name, 0, 1)
-		a.take(owner, name, chosen)
+		a.serve(owner, name, 0, 1)
 		a.now = a.now.Add(FollowWindow) // the next question needs a List, which names the container
 	}
-	write := func() {
-		a.recordedPods[owner] = maps.Clone(a.pods[owner])
-		a.record()
-	}
-	write()
+	a.keep(owner)
 	unasked := a.free[gpus][:1]
 	if _, refusal := a.allocated(gpus, ids(unasked)); refusal != "" {
 		t.Fatal(refusal)
 	}
 	a.pods[owner]["d"] = kubelet.Devices{gpus: ids(unasked)}
-	write()
+	a.keep(owner)
 	a.unlisted = true
 	a.pending("other", wish{1, 0})
 	offered := ids(unasked)

@@ -12,40 +12,46 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// VFs without a NUMA node that are asked for first go where the container's CPUs will be: the GPUs will too.
+// VFs that are asked for first go where the container's CPUs will be: the GPUs will too. Where the VFs that
+// are offered tell the nodes, the CPUs decide nothing.
 func TestVFsGoWhereTheCPUsAre(t *testing.T) {
-	all := map[int]topology.CPUSet{
-		0: {0: true, 1: true, 2: true, 3: true}, 1: {4: true, 5: true, 6: true, 7: true},
+	t.Parallel()
+	set := func(cpus ...int) topology.CPUSet {
+		set := topology.CPUSet{}
+		for _, cpu := range cpus {
+			set[cpu] = true
+		}
+		return set
 	}
-	// 0 is the system's
-	allocatable := topology.CPUSet{1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true}
+	all := map[int]topology.CPUSet{0: set(0, 1, 2, 3), 1: set(4, 5, 6, 7)}
+	rest := set(1, 2, 3, 4, 5, 6, 7) // 0 is the system's
 	for name, c := range map[string]struct {
 		cpus        int
 		exclusive   topology.CPUSet
 		allocatable topology.CPUSet
 		err         error
-		want        int // NUMA node
+		hinted      bool // the VFs have NUMA nodes
+		want        int  // NUMA node
 		asked       bool
 	}{
-		"none of its own":           {0, nil, allocatable, nil, 0, false},
-		"as many as either has":     {3, nil, allocatable, nil, 0, true},
-		"more than the first has":   {4, nil, allocatable, nil, 1, true},
-		"the first has given some":  {2, topology.CPUSet{1: true, 2: true}, allocatable, nil, 1, true},
-		"the second has given some": {2, topology.CPUSet{4: true, 5: true, 6: true}, allocatable, nil, 0, true},
-		"more than either has":      {4, topology.CPUSet{4: true}, allocatable, nil, 0, true},
-		"the policy is not static":  {4, nil, nil, nil, 0, true},
-		"the kubelet does not say":  {4, nil, nil, errors.New("no such method"), 0, true},
-		"all of both, as they stand": {8, nil,
-			topology.CPUSet{0: true, 1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true}, nil, 0, true},
+		"none of its own":            {cpus: 0, allocatable: rest, want: 0},
+		"as many as either has":      {cpus: 3, allocatable: rest, want: 0, asked: true},
+		"more than the first has":    {cpus: 4, allocatable: rest, want: 1, asked: true},
+		"the first has given some":   {cpus: 2, exclusive: set(1, 2), allocatable: rest, want: 1, asked: true},
+		"the second has given some":  {cpus: 2, exclusive: set(4, 5, 6), allocatable: rest, want: 0, asked: true},
+		"more than either has":       {cpus: 4, exclusive: set(4), allocatable: rest, want: 0, asked: true},
+		"the policy is not static":   {cpus: 4, want: 0, asked: true},
+		"the kubelet does not say":   {cpus: 4, err: errors.New("no such method"), want: 0, asked: true},
+		"all of both, as they stand": {cpus: 8, allocatable: set(0, 1, 2, 3, 4, 5, 6, 7), want: 0, asked: true},
+		"the VFs tell the node":      {cpus: 4, allocatable: rest, hinted: true, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAdmission(t, "oci-mi300x-derived", 4, true, 1)
-			pod := kubelet.Pod{Namespace: "team", Name: "pod"}
-			a.source, a.order = intent.PodsAPI, []kubelet.Pod{pod}
-			a.pods[pod] = map[string]kubelet.Devices{"c": {}}
-			a.specs = []intent.Pod{{Pod: pod, UID: "uid", Containers: []intent.Container{
-				{Name: "c", Requests: map[string]int{gpus: 2, vfs: 2}, CPUs: c.cpus},
-			}}}
+			t.Parallel()
+			a := newAdmission(t, "oci-mi300x-derived", 4, !c.hinted, 1)
+			a.source = intent.PodsAPI
+			pod := a.pending("pod", wish{2, 2})
+			pod.Containers[0].CPUs = c.cpus
+			a.pods[pod.Pod]["c"] = kubelet.Devices{}
 			sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
 				view, err := a.look(ctx)
 				view.Exclusive = c.exclusive
@@ -57,7 +63,7 @@ func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 				return c.allocatable, c.err
 			}
 			sourcesOf(a.coordinator).nodeCPUs = func() (map[int]topology.CPUSet, error) { return all, nil }
-			chosen, why := a.prefer(vfs, ids(a.all[vfs]), nil, 2)
+			chosen, why := a.ask(vfs, 0, 2)
 			if asked != c.asked {
 				t.Fatalf("CPUs asked for: %t", asked)
 			}
@@ -69,21 +75,4 @@ func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Where the devices that are offered tell the nodes, the CPUs decide nothing.
-func TestCPUsOfHintedDevices(t *testing.T) {
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
-	a.source, a.order = intent.PodsAPI, []kubelet.Pod{pod}
-	a.pods[pod] = map[string]kubelet.Devices{"c": {}}
-	a.specs = []intent.Pod{
-		{Pod: pod, UID: "uid",
-			Containers: []intent.Container{{Name: "c", Requests: map[string]int{vfs: 1}, CPUs: 1}}},
-	}
-	sourcesOf(a.coordinator).allocatableCPUs = func(context.Context) (topology.CPUSet, error) {
-		t.Error("the kubelet is asked for CPUs")
-		return nil, nil
-	}
-	a.prefer(vfs, ids(a.all[vfs][:2]), nil, 1)
 }

@@ -10,100 +10,75 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // What pods have that have ended is free for people, though the kubelet has not needed it since.
 func TestEndedPodsHaveNothing(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
-		a := told(t)
-		a.source = source
-		var pods []kubelet.Pod
+	eachSource(t, everySource, func(t *testing.T, a *admission) {
 		for _, name := range []string{"ends", "stays", "newest"} {
-			pod := a.pending(name, wish{1, 1}).Pod
-			if !a.admit(pod, "c", wish{1, 1}) {
+			if !a.admit(a.pending(name, wish{1, 1}).Pod, "c", wish{1, 1}) {
 				t.Fatal("not admitted")
 			}
-			pods = append(pods, pod)
 		}
-		if got := a.allocatedByStatus(); got != 6 {
-			t.Errorf("source %q: %d devices are allocated, want 6", source, got)
-		}
-		a.remove(pods[0])
-		if got := a.allocatedByStatus(); got != 4 {
-			t.Errorf("source %q: one pod has ended: %d devices are allocated, want 4", source, got)
-		}
-		if got := a.endedByStatus(); got != "team/ends/c team/ends/c" {
-			t.Errorf("source %q: status says of the ended pod %q", source, got)
-		}
+		a.wantStatus(6, "")
+		a.remove(a.order[0])
+		a.wantStatus(4, "team/ends/c team/ends/c")
 		a.away, a.source = true, "" // nobody tells
-		if got := a.allocatedByStatus(); got != 6 {
-			t.Errorf("source %q, the kubelet is away: %d devices are allocated, want 6", source, got)
-		}
-	}
+		a.wantStatus(6, "")
+	})
 }
 
-// endedByStatus names whose devices are free only for people.
-func (a *admission) endedByStatus() string {
+// wantStatus checks how many devices are allocated by Status, and whose are free only for people.
+func (a *admission) wantStatus(allocated int, ended string) {
+	a.t.Helper()
 	var owners []string
 	for _, r := range a.coordinator.Status(a.t.Context()).GetResources() {
 		for _, d := range r.GetDevices() {
-			if o := d.GetEnded(); o != nil && !d.GetAllocated() && d.GetOwner() == nil {
+			o := d.GetEnded()
+			switch {
+			case d.GetAllocated():
+				allocated--
+			case o != nil && d.GetOwner() == nil:
 				owners = append(owners, o.GetNamespace()+"/"+o.GetPod()+"/"+o.GetContainer())
 			}
 		}
 	}
-	return strings.Join(owners, " ")
-}
-
-func (a *admission) allocatedByStatus() int {
-	count := 0
-	for _, r := range a.coordinator.Status(a.t.Context()).GetResources() {
-		for _, d := range r.GetDevices() {
-			if d.GetAllocated() {
-				count++
-			}
-		}
+	if got := strings.Join(owners, " "); allocated != 0 || got != ended {
+		a.t.Errorf("%d devices are missing among the allocated ones, ended are %q, want %q", allocated, got, ended)
 	}
-	return count
 }
 
 // Whose the newest devices are is known to those who read the metrics too, although nothing came after them;
 // and that their container has ended.
 func TestMetricsKnowTheNewest(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet} {
-		a := told(t)
-		a.source = source
-		a.tell(a.add("first"), container{"c", wish{1, 1}})
-		if !a.admit(a.order[0], "c", wish{1, 1}) {
+	eachSource(t, certain, func(t *testing.T, a *admission) {
+		if !a.admit(a.pending("first", wish{1, 1}).Pod, "c", wish{1, 1}) {
 			t.Fatal("not admitted")
 		}
-		a.tell(a.add("apart"), container{"c", wish{1, 1}})
-		pod := a.order[1]
+		pod := a.pending("apart", wish{1, 1}).Pod
 		a.pods[pod]["c"] = kubelet.Devices{}
 		farthest := a.free[vfs][len(a.free[vfs])-1]
 		a.take(pod, gpus, []string{a.free[gpus][0].ID})
 		a.take(pod, vfs, []string{farthest.ID})
 		got := FindDegraded(a.coordinator.Resources())
 		if len(got) != 1 || got[0].Owner.GetPod() != "apart" {
-			t.Errorf("source %q: degraded are %v", source, got)
+			t.Errorf("degraded are %v", got)
 		}
 		a.remove(pod)
 		a.now = a.now.Add(surveyTTL)
 		if got := FindDegraded(a.coordinator.Resources()); len(got) != 0 {
-			t.Errorf("source %q: degraded are %v, which has ended", source, got)
+			t.Errorf("degraded are %v, which has ended", got)
 		}
-	}
+	})
 }
 
 // Those who read the metrics do not make the kubelet work.
 func TestMetricsAskNowAndThen(t *testing.T) {
 	t.Parallel()
-	a := told(t)
-	a.source = ""
+	a := untold(t)
 	for _, name := range []string{"one", "two"} {
 		if !a.admit(a.pending(name, wish{1, 1}).Pod, "c", wish{1, 1}) {
 			t.Fatal("not admitted")
@@ -123,9 +98,8 @@ func TestMetricsAskNowAndThen(t *testing.T) {
 	}
 }
 
-// Of a container that lives the kubelet can offer a device that its checkpoint has with it by
-// mistake. What else
-// it has is not free, and nothing is planned with it.
+// Of a container that lives the kubelet can offer a device that its checkpoint has with it by mistake. What
+// else it has is not free, and nothing is planned with it.
 func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
@@ -135,11 +109,8 @@ func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	own := a.pods[lives]["c"][vfs][0]
 	next := a.add("next")
 	a.admit(next, "init", wish{1, 1})
-	near := slices.IndexFunc(a.all[gpus], func(d device.Device) bool {
-		distance := a.coordinator.current().tree.Distance(d.Address, a.address(vfs, own))
-		return distance.Level.Direct()
-	})
-	mistaken := a.all[gpus][near].ID
+	near, _ := a.split(a.all[gpus], a.address(vfs, own))
+	mistaken := near[0].ID
 	a.recordedPods[lives] = map[string]kubelet.Devices{"c": {vfs: {own}, gpus: {mistaken}}}
 	a.record() // the kubelet has not written down that it is free
 	must := a.pods[next]["init"][gpus]
@@ -179,9 +150,8 @@ func TestStatusAfterADeviceOfTwoPods(t *testing.T) {
 // now: its GPUs are free for the next pod, whose container has another name, and which asks for VFs first.
 func TestEndedPodWithAContainerNameOfItsOwn(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"same", "own"} {
-		a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-		a.keepCheckpoint()
+	for name, own := range map[string]string{"same": "main", "own": "trainer"} {
+		a := untold(t)
 		start := func(pod, container string, devices int) kubelet.Pod {
 			p := a.add(pod)
 			a.pods[p][container] = kubelet.Devices{}
@@ -197,7 +167,7 @@ func TestEndedPodWithAContainerNameOfItsOwn(t *testing.T) {
 			return p
 		}
 		start("other", "main", 2)
-		ended := start("ended", map[string]string{"same": "main", "own": "trainer"}[name], 1)
+		ended := start("ended", own, 1)
 		left := a.pods[ended]
 		a.remove(ended) // and no checkpoint
 		next := a.add("next")

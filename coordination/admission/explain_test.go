@@ -143,8 +143,7 @@ func TestNothingToExplain(t *testing.T) {
 // and word for word.
 func TestExplainLasts(t *testing.T) {
 	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	a.keepCheckpoint()
+	a := untold(t)
 	for i := range 2 {
 		if !a.admit(a.add(fmt.Sprint("pod-", i)), "worker", wish{2, 2}) {
 			t.Fatal("not admitted")
@@ -165,7 +164,7 @@ func TestExplainLasts(t *testing.T) {
 		other := &api.Decision{Resource: gpus, Allocated: []string{fmt.Sprint("other-", i)}}
 		a.coordinator.history.recordAllocate(other)
 	}
-	a.crashes, a.random = true, rand.New(certain{})
+	a.crashes, a.random = true, rand.New(zeros{})
 	a.maybeCrash()
 	if diff := cmp.Diff(before, explain(), protocmp.Transform()); diff != "" {
 		t.Errorf("the next server tells (-before +after):\n%s", diff)
@@ -175,10 +174,10 @@ func TestExplainLasts(t *testing.T) {
 	}
 }
 
-// certain is a random source whose numbers are all 0.
-type certain struct{}
+// zeros is a random source whose numbers are all 0.
+type zeros struct{}
 
-func (certain) Uint64() uint64 { return 0 }
+func (zeros) Uint64() uint64 { return 0 }
 
 // A decision that cannot be read is no reason to lose the others' devices.
 func TestDecisionsThatCannotBeRead(t *testing.T) {

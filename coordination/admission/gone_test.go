@@ -33,9 +33,8 @@ func TestGonePodWithoutALook(t *testing.T) {
 // PodResources never shows an init container. What it got when nothing could be read is its own while the
 // kubelet is not done with it.
 func TestInitContainerAfterALateLook(t *testing.T) {
-	for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
-		a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-		a.keepCheckpoint()
+	for _, order := range bothOrders {
+		a := untold(t)
 		pod := a.add("pod")
 		a.pods[pod]["init"], a.pods[pod]["c0"] = kubelet.Devices{}, kubelet.Devices{}
 		a.away = true
@@ -49,8 +48,7 @@ func TestInitContainerAfterALateLook(t *testing.T) {
 // Once the pod of the newest Allocate is known to be gone nothing follows on it, nor on the Allocate before.
 func TestNothingFollowsAPodThatIsGone(t *testing.T) {
 	for range 20 { // maps have no order
-		a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-		a.keepCheckpoint()
+		a := untold(t)
 		for _, c := range []string{"c0", "c1"} { // PodResources is away for the second one, of the same name
 			set := a.add("set-0")
 			a.pods[set][c] = kubelet.Devices{}

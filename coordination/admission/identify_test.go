@@ -34,27 +34,21 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 	viewed := kubelet.Read(kubelet.View{Pods: []kubelet.Pod{old.Pod, young.Pod}}, nil)
 	for name, tc := range map[string]struct {
 		pods    []intent.Pod
-		source  intent.Source
 		view    kubelet.Reading[kubelet.View]
 		arrived []kubelet.Pod
 		want    string // "" for nobody
 		exact   bool
 	}{
-		"nobody wants any": {pods: []intent.Pod{other}, source: intent.PodsAPI},
-		"one does": {pods: []intent.Pod{other, young}, source: intent.PodsAPI,
-			want: "young", exact: true},
-		"one has started": {pods: []intent.Pod{started, old}, source: intent.PodsAPI,
-			want: "old", exact: true},
-		"one has started and lost its devices": {pods: []intent.Pod{lost, old},
-			source: intent.PodsAPI, want: "old"},
-		"the youngest": {pods: []intent.Pod{old, young}, source: intent.Kubelet,
-			want: "young"},
-		"it makes no difference": {pods: []intent.Pod{young, twin}, source: intent.Kubelet,
-			want: "twin", exact: true},
-		"a scheduler has chosen devices for one": {pods: []intent.Pod{young, chosen}, source: intent.Kubelet,
-			want: "chosen"},
-		"one that has just come": {pods: []intent.Pod{old, young}, source: intent.Kubelet,
-			view: viewed, arrived: []kubelet.Pod{old.Pod}, want: "old"},
+		"nobody wants any":                       {pods: []intent.Pod{other}},
+		"one does":                               {pods: []intent.Pod{other, young}, want: "young", exact: true},
+		"one has started":                        {pods: []intent.Pod{started, old}, want: "old", exact: true},
+		"one has started and lost its devices":   {pods: []intent.Pod{lost, old}, want: "old"},
+		"the youngest":                           {pods: []intent.Pod{old, young}, want: "young"},
+		"it makes no difference":                 {pods: []intent.Pod{young, twin}, want: "twin", exact: true},
+		"a scheduler has chosen devices for one": {pods: []intent.Pod{young, chosen}, want: "chosen"},
+		"one that has just come": {
+			pods: []intent.Pod{old, young}, view: viewed, arrived: []kubelet.Pod{old.Pod}, want: "old",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +61,7 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 				},
 				Listing: listing{Arrived: tc.arrived, Pods: map[kubelet.Pod]bool{old.Pod: true, young.Pod: true}},
 				View:    tc.view,
-				Pods:    kubelet.Read(intent.Answer{Source: tc.source, Pods: tc.pods}, nil),
+				Pods:    kubelet.Read(intent.Answer{Source: intent.Kubelet, Pods: tc.pods}, nil),
 			}
 			got := e.findAsker(&api.PreferRequest{Resource: gpus, Size: 1})
 			switch {
@@ -138,56 +132,71 @@ func TestPodThatIsCreatedAgainArrives(t *testing.T) {
 	}
 }
 
-// A container that the kubelet is done with takes over nothing: the question with devices of init containers
-// is of another container.
-func TestCompleteContainerTakesNothingOver(t *testing.T) {
+// A question continues the newest container until the kubelet is done with it: until its devices are in the
+// checkpoint. It takes over from init containers. A question for another number of devices than the container
+// requests is of another one: the kubelet has failed that amid its admission.
+func TestFollowing(t *testing.T) {
 	t.Parallel()
-	for progress, is := range map[progress]bool{
-		progressOpen: true, progressUnknown: true, progressComplete: false,
+	known := kubelet.Read(kubelet.Checkpoint{}, nil)
+	requests := &asker{UID: "a", Name: "side", Exact: true, Requests: map[string]int{gpus: 1, vfs: 2}}
+	for name, c := range map[string]struct {
+		progress   progress
+		checkpoint kubelet.Reading[kubelet.Checkpoint]
+		asker      *asker
+		must       []string
+		size       uint32
+		follows    bool
+	}{
+		"open":                 {progress: progressOpen, checkpoint: known, size: 1, follows: true},
+		"complete":             {progress: progressComplete, checkpoint: known, size: 1},
+		"takes over, open":     {progress: progressOpen, must: []string{"v1"}, size: 1, follows: true},
+		"takes over, unknown":  {progress: progressUnknown, must: []string{"v1"}, size: 1, follows: true},
+		"takes over, complete": {progress: progressComplete, must: []string{"v1"}, size: 1},
+		"as many as requested": {progress: progressOpen, asker: requests, size: 2, follows: true},
+		"another number":       {progress: progressOpen, asker: requests, size: 1},
 	} {
-		newest := &recipient{ID: 7, Devices: kubelet.Devices{gpus: {"g1"}}}
-		e := &evidence{Resources: announced(t), Newest: newest, Progress: progress}
-		got, _ := e.following(&api.PreferRequest{Resource: vfs, MustInclude: []string{"v1"}, Size: 1})
-		if (got == newest) != is {
-			t.Errorf("progress %v: %+v", progress, got)
+		newest := &recipient{ID: 7, Devices: kubelet.Devices{gpus: {"g1"}}, Asker: c.asker}
+		e := &evidence{Resources: announced(t), Newest: newest, Progress: c.progress, Checkpoint: c.checkpoint}
+		got, why := e.following(&api.PreferRequest{Resource: vfs, MustInclude: c.must, Size: c.size})
+		if (got == newest) != c.follows || got != nil && got != newest {
+			t.Errorf("%s: follows %v: %s", name, got, why)
 		}
 	}
 }
 
-// A container that is given devices without a question has nothing of the container before, with which the
-// kubelet is done: else its pairs file would lack the devices.
-func TestContainerAfterACompleteOne(t *testing.T) {
+// A container that a source tells of is the newest one with which the kubelet is not done, also if no source
+// told of its first half and PodResources shows it meanwhile: else its pairs file would lack that half. It
+// has nothing of another container before.
+func TestContainerOf(t *testing.T) {
 	t.Parallel()
-	set := announced(t)
-	before := &recipient{ID: 1, Devices: kubelet.Devices{vfs: {"0000:0c:00.1"}}}
-	asker := &asker{Pod: kubelet.Pod{Name: "b"}, UID: "b", Name: "c", Requests: map[string]int{gpus: 4, vfs: 4}}
-	for progress, follows := range map[progress]bool{progressComplete: false, progressOpen: true} {
-		e := &evidence{Resources: set, Newest: before, Progress: progress}
-		c := e.containerOf(asker, e.continued(gpus))
-		if got := c.ID == before.ID && !c.Lacks(vfs); got != follows {
-			t.Errorf("progress %v: %+v, want it to be the container before: %t", progress, c, follows)
-		}
+	asker := &asker{Pod: kubelet.Pod{Name: "b"}, UID: "b", Name: "c", Requests: map[string]int{gpus: 2, vfs: 2}}
+	owner, other := asker.Container(), kubelet.Container{Pod: kubelet.Pod{Name: "a"}, Name: "c"}
+	devices := kubelet.Devices{vfs: {"0000:0c:00.1"}}
+	shownAs := func(owner *kubelet.Container) *recipient {
+		return &recipient{ID: 7, Devices: devices, Owner: owner}
 	}
-	e := &evidence{Resources: set, Newest: before, Progress: progressOpen}
-	if c := e.containerOf(asker, e.continued(vfs)); c.ID != 0 {
-		t.Errorf("given VFs again: %+v", c)
-	}
-}
-
-// A container that asks for another number of devices than the one before is another one: the kubelet has
-// failed that amid its admission.
-func TestAnotherNumberIsAnotherContainer(t *testing.T) {
-	t.Parallel()
-	for size, follows := range map[int]bool{2: true, 1: false} {
-		e := &evidence{
-			Resources: announced(t), Progress: progressOpen,
-			Newest: &recipient{
-				ID: 1, Devices: kubelet.Devices{gpus: {"0000:19:00.0"}},
-				Asker: &asker{UID: "a", Name: "side", Exact: true, Requests: map[string]int{gpus: 1, vfs: 2}},
-			},
+	newest := shownAs(nil)
+	for name, c := range map[string]struct {
+		progress  progress
+		resource  string
+		following *recipient // nil for the one that continues, by the resource
+		isNewest  bool
+	}{
+		"open":               {progress: progressOpen, resource: gpus, isNewest: true},
+		"complete":           {progress: progressComplete, resource: gpus},
+		"the same half":      {progress: progressOpen, resource: vfs},
+		"itself":             {progress: progressOpen, following: newest, isNewest: true},
+		"as it is shown":     {progress: progressOpen, following: shownAs(&owner), isNewest: true},
+		"shown with another": {progress: progressOpen, following: shownAs(&other)},
+	} {
+		e := &evidence{Resources: announced(t), Newest: newest, Progress: c.progress}
+		following := c.following
+		if following == nil {
+			following = e.continued(c.resource)
 		}
-		if got, why := e.following(&api.PreferRequest{Resource: vfs, Size: uint32(size)}); (got != nil) != follows {
-			t.Errorf("a question for %d: %v, %s", size, got, why)
+		got := e.containerOf(asker, following)
+		if got.ID == newest.ID != c.isNewest || got.Lacks(vfs) == c.isNewest {
+			t.Errorf("%s: %+v, want it to be the newest: %t", name, got, c.isNewest)
 		}
 	}
 }
@@ -202,43 +211,6 @@ func TestAskerOfAnotherNumberIsUnknown(t *testing.T) {
 		c := recipient{Asker: asker, Pods: []kubelet.Pod{{Name: "a"}}}.forQuestion(q)
 		if (c.Asker != nil) != known || (c.Pods != nil) != known {
 			t.Errorf("a question for %d: asker %v, pods %v", size, c.Asker, c.Pods)
-		}
-	}
-}
-
-// A question continues a container whose devices are not in the checkpoint yet, and no other container.
-func TestCompleteContainerIsNotContinued(t *testing.T) {
-	t.Parallel()
-	for progress, continues := range map[progress]bool{progressOpen: true, progressComplete: false} {
-		newest := &recipient{ID: 7, Devices: kubelet.Devices{gpus: {"0000:2f:00.0"}}}
-		e := &evidence{Resources: announced(t), Newest: newest, Progress: progress,
-			Checkpoint: kubelet.Read(kubelet.Checkpoint{}, nil)}
-		if got, why := e.following(&api.PreferRequest{Resource: vfs, Size: 1}); (got == newest) != continues {
-			t.Errorf("progress %v: %v, %s", progress, got, why)
-		}
-	}
-}
-
-// A container whose first half no source told of, and that PodResources shows meanwhile, is the same when a
-// source tells of it: else its pairs file would lack the first half.
-func TestContainerThatASourceTellsOfLater(t *testing.T) {
-	t.Parallel()
-	asker := &asker{Pod: kubelet.Pod{Name: "b"}, UID: "b", Name: "c", Requests: map[string]int{gpus: 2, vfs: 2}}
-	owner, other := asker.Container(), kubelet.Container{Pod: kubelet.Pod{Name: "a"}, Name: "c"}
-	devices := kubelet.Devices{gpus: {"0000:2f:00.0", "0000:46:00.0"}}
-	newest := &recipient{ID: 7, Devices: devices}
-	for name, c := range map[string]struct {
-		following *recipient
-		want      int
-	}{
-		"itself":             {newest, 7},
-		"as it is shown":     {&recipient{ID: 7, Devices: devices, Owner: &owner}, 7},
-		"shown with another": {&recipient{ID: 7, Devices: devices, Owner: &other}, 0},
-		"none":               {nil, 0},
-	} {
-		e := &evidence{Resources: announced(t), Newest: newest, Progress: progressOpen}
-		if got := e.containerOf(asker, c.following); got.ID != c.want {
-			t.Errorf("%s: %+v, want ID %d", name, got, c.want)
 		}
 	}
 }

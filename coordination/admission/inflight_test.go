@@ -11,68 +11,45 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// The kubelet forgets the devices of an Allocate that is open while PodResources is listed: then it is not.
+// The kubelet forgets the devices of an Allocate that is open while PodResources is listed: then it is not. A
+// plugin that no longer waits for the coordinator goes on with the Allocate, for up to 400 ms.
 func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	a.keepCheckpoint()
-	looks := a.countLooks()
-	a.add("pod")
-	a.coordinator.reader.inFlight.addAllocate(vfs, []string{"0000:0c:00.1"}, false) // of a pod worker
-	a.ask(gpus, 0, 1)
-	if *looks > 0 {
-		t.Error("PodResources was listed")
+	vf := []string{"0000:0c:00.1"} // of a pod worker
+	begin := func(a *admission) { _, _ = a.coordinator.Allocated(t.Context(), vfs, vf) }
+	beginLate := func(a *admission) {
+		late, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, _ = a.coordinator.Allocated(late, vfs, vf)
 	}
-	a.coordinator.reader.inFlight.endAllocate(vfs, []string{"0000:0c:00.1"})
-	a.ask(gpus, 0, 1)
-	if *looks != 1 {
-		t.Errorf("%d looks after the Allocate has returned", *looks)
+	end := func(a *admission) { _ = a.coordinator.Returned(vfs, vf, false) }
+	leave := func(a *admission) { a.coordinator.Leave(vfs) }
+	long := func(a *admission) { a.now = a.now.Add(maxOpen + 1) }
+	type step struct {
+		do    func(*admission)
+		looks int // at the next question
 	}
-	a.coordinator.reader.inFlight.addAllocate(vfs, []string{"0000:0c:00.1"}, false) // its plugin dies
-	a.announce()                                                                    // another plugin's devices
-	a.ask(gpus, 0, 1)
-	if *looks != 1 {
-		t.Errorf("%d looks while an Allocate is open and a plugin announces", *looks)
-	}
-	a.now = a.now.Add(maxOpen + 1)
-	a.ask(gpus, 0, 1)
-	if *looks != 2 {
-		t.Errorf("%d looks long after an Allocate that never returned", *looks)
-	}
-}
-
-// The end of an Allocate whose plugin no longer waits can overtake its start: the Allocate is not open.
-func TestEndBeforeALateAllocate(t *testing.T) {
-	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	a.keepCheckpoint()
-	looks := a.countLooks()
-	a.add("pod")
-	late, cancel := context.WithCancel(t.Context())
-	cancel()
-	vf := []string{"0000:0c:00.1"}
-	_ = a.coordinator.Returned(vfs, vf, false)
-	_, _ = a.coordinator.Allocated(late, vfs, vf)
-	if a.ask(gpus, 0, 1); *looks != 1 {
-		t.Errorf("%d looks although the Allocate has ended", *looks)
-	}
-	_, _ = a.coordinator.Allocated(t.Context(), vfs, vf) // the plugin waits: the end was another one's
-	if a.ask(gpus, 0, 1); *looks != 1 {
-		t.Errorf("%d looks while an Allocate is open", *looks)
-	}
-}
-
-// A plugin that is gone has no open Allocate.
-func TestAllocateOfAGonePlugin(t *testing.T) {
-	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	a.keepCheckpoint()
-	looks := a.countLooks()
-	a.add("pod")
-	_, _ = a.coordinator.Allocated(t.Context(), vfs, []string{"0000:0c:00.1"})
-	a.coordinator.Leave(vfs)
-	if a.ask(gpus, 0, 1); *looks != 1 {
-		t.Errorf("%d looks although the plugin has ended", *looks)
+	for name, steps := range map[string][]step{
+		"it returns":                              {{begin, 0}, {end, 1}},
+		"it returns late":                         {{beginLate, 0}, {end, 1}},
+		"its plugin dies, and another announces":  {{begin, 0}, {(*admission).announce, 0}, {long, 1}},
+		"its plugin leaves":                       {{begin, 0}, {leave, 1}},
+		"its end overtakes its late start":        {{func(a *admission) { end(a); beginLate(a) }, 1}},
+		"its plugin waits: the end was another's": {{end, 1}, {begin, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := untold(t)
+			looks := a.countLooks()
+			a.add("pod")
+			for i, s := range steps {
+				*looks = 0
+				s.do(a)
+				if a.ask(gpus, 0, 1); *looks != s.looks {
+					t.Errorf("step %d: PodResources was listed %d times, want %d", i, *looks, s.looks)
+				}
+			}
+		})
 	}
 }
 
@@ -80,12 +57,10 @@ func TestAllocateOfAGonePlugin(t *testing.T) {
 // its devices.
 func TestFateIsOfItsAdmission(t *testing.T) {
 	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	a.keepCheckpoint()
+	a := untold(t)
 	gone := a.add("gone")
 	a.pods[gone]["c"] = kubelet.Devices{}
-	ids, _ := a.ask(gpus, 0, 1)
-	a.take(gone, gpus, ids)
+	a.serve(gone, gpus, 0, 1)
 	a.remove(gone)
 	get, asked := sourcesOf(a.coordinator).get, false
 	var later []string
@@ -95,8 +70,7 @@ func TestFateIsOfItsAdmission(t *testing.T) {
 			asked = true
 			next := a.add("next")
 			a.pods[next]["c"] = kubelet.Devices{}
-			later, _ = a.ask(gpus, 0, 2)
-			a.take(next, gpus, later)
+			later, _ = a.serve(next, gpus, 0, 2)
 		}
 		return view, err
 	}
@@ -114,8 +88,7 @@ func TestFateIsOfItsAdmission(t *testing.T) {
 // A plugin's word that an Allocate has failed closes no admission if no plugin has such a resource.
 func TestFailedAllocateOfAnUnknownResource(t *testing.T) {
 	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	a.keepCheckpoint()
+	a := untold(t)
 	ids, _ := a.ask(gpus, 0, 1)
 	a.allocated(gpus, ids)
 	_ = a.coordinator.Returned("example.com/unknown", []string{"x"}, true)

@@ -22,65 +22,50 @@ import (
 // before.
 func TestLateQuestionChangesNothing(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		giveUp    bool // before the look ends
-		lookFails bool
-	}{
-		"given up":                           {true, false},
-		"given up, the look fails":           {true, true},
-		"still waited for":                   {false, false},
-		"still waited for, and a look fails": {false, true},
+	for name, during := range map[string]struct{ giveUp, allocate, lookFails bool }{
+		"given up":                                {giveUp: true},
+		"given up, an Allocate":                   {giveUp: true, allocate: true},
+		"given up, an Allocate, the look fails":   {giveUp: true, allocate: true, lookFails: true},
+		"waited for, an Allocate":                 {allocate: true},
+		"waited for, an Allocate, the look fails": {allocate: true, lookFails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-			a.keepCheckpoint()
+			a := untold(t)
 			pod := a.add("pod")
-			asked, goOn := make(chan struct{}), make(chan struct{})
-			look, looks := sourcesOf(a.coordinator).look, 0
+			offered := ids(a.aligned(gpus, []int{0}))
+			given := offered[2:4] // what the plugin chose alone
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			look, looks, saved := sourcesOf(a.coordinator).look, 0, a.coordinator.current()
 			sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
 				view, err := look(ctx)
 				if looks++; looks > 1 {
 					return view, err
 				}
-				close(asked)
-				<-goOn
-				if tc.lookFails {
+				if during.giveUp {
+					cancel()
+				}
+				if during.allocate {
+					a.take(pod, gpus, given)
+					saved = a.coordinator.current()
+				}
+				if during.lookFails {
 					return kubelet.View{}, errors.New("the kubelet is busy")
 				}
 				return view, err
 			}
-			offered := ids(a.aligned(gpus, []int{0}))
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			answered := make(chan error, 1)
-			go func() {
-				_, _, err := a.coordinator.Prefer(ctx, &api.PreferRequest{Resource: gpus, Available: offered, Size: 2})
-				answered <- err
-			}()
-			<-asked
-			if tc.giveUp {
-				cancel()
-			}
-			given := offered[2:4] // what the plugin chose alone
-			if refusal := a.take(pod, gpus, given); refusal != "" {
-				t.Fatal(refusal)
-			}
-			saved := a.coordinator.current()
-			close(goOn)
-			if err := <-answered; (err != nil) != tc.giveUp {
-				t.Errorf("late answer: %v", err)
-			}
-			if tc.giveUp && a.coordinator.current() != saved {
-				t.Error("the late question changed the state")
+			_, _, err := a.coordinator.Prefer(ctx, &api.PreferRequest{Resource: gpus, Available: offered, Size: 2})
+			switch {
+			case !during.giveUp && (err != nil || looks != 2):
+				t.Errorf("%v after %d looks, want another one after the Allocate", err, looks)
+			case during.giveUp && (!errors.Is(err, context.Canceled) || a.coordinator.current() != saved):
+				t.Errorf("the state has changed, or no error: %v", err)
 			}
 			for _, id := range given {
-				if a.coordinator.holderOf(gpus, id) == "" {
+				if during.allocate && a.coordinator.holderOf(gpus, id) == "" {
 					t.Errorf("%s is given to nobody", id)
 				}
-			}
-			if !tc.giveUp && looks != 2 {
-				t.Errorf("%d looks, want another one after the Allocate", looks)
 			}
 		})
 	}
@@ -95,49 +80,91 @@ func ids(devices []device.Device) []string {
 	return all
 }
 
-// A refusal that nobody hears any more is none: the container has the devices.
-func TestLateRefusalIsNone(t *testing.T) {
-	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	first, other := a.add("first"), a.add("other")
-	for _, pod := range []kubelet.Pod{first, other} {
-		if !a.admit(pod, "worker", wish{1, 1}) {
-			t.Fatal("not admitted")
-		}
-	}
-	taken := a.pods[first]["worker"][vfs]
-	ctx, cancel := context.WithCancel(t.Context())
-	get := sourcesOf(a.coordinator).get
-	sourcesOf(a.coordinator).get = func(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
-		defer cancel()
-		return get(ctx, pod)
-	}
-	if answer, err := a.coordinator.Allocated(ctx, vfs, taken); answer.GetRefusal() != "" ||
-		len(answer.GetDevices()) != 1 || err != nil {
-		t.Errorf("answer %+v, %v", answer, err)
-	}
-	if held := a.coordinator.holderOf(vfs, taken[0]); held == "team/first/worker" {
-		t.Error("the coordinator does not know that the kubelet has given the device out again")
+// refused are Allocates of a container, in order, that are refused if their plugin waits.
+type refused struct {
+	*admission
+	order []string
+	given map[string][]string // by resource
+}
+
+// apartIn is a strict pod whose GPUs are far from its VFs.
+func apartIn(order []string) func(t *testing.T) refused {
+	return func(t *testing.T) refused {
+		a := told(t)
+		given := a.scarce()
+		a.pending("strict", wish{4, 2}).Alignment = intent.Required
+		return refused{a, order, given}
 	}
 }
 
-// A refusal that is decided in time, and that the plugin does not wait for any more, is none either.
-func TestRefusalThatComesLateIsNone(t *testing.T) {
+// double is a pod with a VF that another pod has.
+func double(t *testing.T) refused {
+	a := told(t)
+	first := a.pending("first", wish{1, 1}).Pod
+	a.serve(first, gpus, 0, 1)
+	vf, _ := a.serve(first, vfs, 0, 1)
+	a.keep(first)
+	a.pending("next", wish{1, 1})
+	gpu, _ := a.ask(gpus, 0, 1)
+	return refused{a, []string{gpus, vfs}, map[string][]string{gpus: gpu, vfs: vf}}
+}
+
+// A refusal that the plugin does not wait for is none: the container has both halves.
+func TestLateRefusalIsNone(t *testing.T) {
 	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	first := a.add("first")
-	if !a.admit(first, "worker", wish{1, 1}) {
-		t.Fatal("not admitted")
+	before := func(_ *admission, giveUp func()) { giveUp() }
+	during := func(a *admission, giveUp func()) {
+		get := sourcesOf(a.coordinator).get
+		sourcesOf(a.coordinator).get = func(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
+			giveUp()
+			return get(ctx, pod)
+		}
 	}
-	taken := a.pods[first]["worker"][vfs]
-	ctx, cancel := context.WithCancel(t.Context())
-	a.coordinator.Observer = onRefusal(cancel)
-	answer, err := a.coordinator.Allocated(ctx, vfs, taken)
-	if answer.GetRefusal() != "" || len(answer.GetDevices()) != 1 || err != nil || ctx.Err() == nil {
-		t.Errorf("answer %+v, %v, %v", answer, err, ctx.Err())
-	}
-	if held := a.coordinator.holderOf(vfs, taken[0]); held == "team/first/worker" {
-		t.Error("the coordinator does not know that the kubelet has given the device out again")
+	after := func(a *admission, giveUp func()) { a.coordinator.Observer = onRefusal(giveUp) }
+	for name, c := range map[string]struct {
+		begin func(t *testing.T) refused
+		until func(a *admission, giveUp func()) // the plugin waits
+	}{
+		"double, before":             {double, before},
+		"double, while Get answers":  {double, during},
+		"double, refused":            {double, after},
+		"GPUs, then far VFs, before": {apartIn([]string{gpus, vfs}), before},
+		"GPUs, far VFs, refused":     {apartIn([]string{gpus, vfs}), after},
+		"VFs, then far GPUs, before": {apartIn([]string{vfs, gpus}), before},
+		"VFs, far GPUs, refused":     {apartIn([]string{vfs, gpus}), after},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := c.begin(t)
+			var late *state // that a question read when the plugin gave up
+			for _, name := range r.order {
+				ctx, cancel := context.WithCancel(t.Context())
+				c.until(r.admission, func() {
+					late = r.coordinator.current()
+					cancel()
+				})
+				taken, err := r.coordinator.Allocated(ctx, name, r.given[name])
+				if err != nil || taken.GetRefusal() != "" {
+					t.Errorf("%s: %q, %v", name, taken.GetRefusal(), err)
+				}
+				_ = r.coordinator.Returned(name, r.given[name], false)
+				cancel()
+			}
+			now := r.coordinator.current()
+			if late == nil || now.version == late.version {
+				t.Error("no plugin gave up, or a question read then does not see that the container has the devices")
+			}
+			for name, given := range r.given {
+				for _, id := range given {
+					if holder := r.coordinator.holderOf(name, id); holder == "" || holder == "team/first/c" {
+						t.Errorf("%s %s is held by %q", name, id, holder)
+					}
+				}
+			}
+			if c := now.open.Container; c.Lacks(gpus) || c.Lacks(vfs) || len(now.allocates) != 2 {
+				t.Errorf("the container %v has %v by the Allocates %v", c.Name(), c.Devices, now.allocates)
+			}
+		})
 	}
 }
 
@@ -150,33 +177,11 @@ func onRefusal(do func()) func(event any) {
 	}
 }
 
-// A question that nobody waits for any longer plans nothing, although nothing else has happened meanwhile.
-func TestGivenUpQuestionChangesNothing(t *testing.T) {
-	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	a.keepCheckpoint()
-	a.add("pod")
-	ctx, cancel := context.WithCancel(t.Context())
-	look := sourcesOf(a.coordinator).look
-	sourcesOf(a.coordinator).look = func(ctx context.Context) (kubelet.View, error) {
-		defer cancel()
-		return look(ctx)
-	}
-	before := a.coordinator.current()
-	_, _, err := a.coordinator.Prefer(ctx, &api.PreferRequest{
-		Resource: gpus, Available: ids(a.aligned(gpus, []int{0})), Size: 2,
-	})
-	if !errors.Is(err, context.Canceled) || a.coordinator.current() != before {
-		t.Errorf("the state has changed, or no error: %v", err)
-	}
-}
-
 // A question during the reads of another question waits for its turn, so that no question reads twice.
 func TestQuestionsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-		a.keepCheckpoint()
+		a := untold(t)
 		a.add("pod")
 		q := &api.PreferRequest{Resource: gpus, Available: ids(a.aligned(gpus, []int{0})), Size: 2}
 		look, looks := sourcesOf(a.coordinator).look, 0
@@ -207,78 +212,11 @@ func TestQuestionsTakeTurns(t *testing.T) {
 	})
 }
 
-// A plugin that no longer waits for the coordinator goes on with the Allocate, for up to 400 ms, and
-// reports the end: until then PodResources is not listed.
-func TestLateAllocateIsOpen(t *testing.T) {
-	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	a.keepCheckpoint()
-	looks := a.countLooks()
-	a.add("pod")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	given := []string{"0000:0c:00.1"} // of a pod worker
-	if _, err := a.coordinator.Allocated(ctx, vfs, given); err != nil {
-		t.Fatal(err)
-	}
-	if a.ask(gpus, 0, 1); *looks > 0 {
-		t.Error("PodResources was listed: the kubelet forgets the devices of the open Allocate")
-	}
-	_ = a.coordinator.Returned(vfs, given, false)
-	if a.ask(gpus, 0, 1); *looks == 0 {
-		t.Error("PodResources was not listed after the end")
-	}
-}
-
-// As TestLateAllocateOfStrictPodIsRecorded, with a refusal that was decided in time and is answered late.
-func TestLateRefusalOfStrictPod(t *testing.T) {
-	t.Parallel()
-	for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
-		a, given := scarce(t, intent.PodsAPI)
-		strict := a.pending("strict", wish{4, 2})
-		strict.Alignment = intent.Required
-		late, version := 0, 0
-		for _, name := range order {
-			ctx, cancel := context.WithCancel(t.Context())
-			a.coordinator.Observer = onRefusal(func() {
-				late, version = late+1, a.coordinator.current().version
-				cancel()
-			})
-			taken, err := a.coordinator.Allocated(ctx, name, given[name])
-			if err != nil || taken.GetRefusal() != "" {
-				t.Errorf("%v, %s: %q, %v", order, name, taken.GetRefusal(), err)
-			}
-			_ = a.coordinator.Returned(name, given[name], false)
-			cancel()
-		}
-		if late == 0 {
-			t.Fatalf("%v: no refusal: this shows nothing", order)
-		}
-		if now := a.coordinator.current().version; now == version {
-			t.Errorf("%v: a question read after the refusal does not see that it is undone", order)
-		}
-		for _, name := range order {
-			held := a.coordinator.heldOf(name)
-			for _, id := range given[name] {
-				if !slices.Contains(held, id) {
-					t.Errorf("%v: %s %s is not held", order, name, id)
-				}
-			}
-		}
-		if c := a.coordinator.current().open.Container; c.Lacks(gpus) || c.Lacks(vfs) {
-			t.Errorf("%v: the container %v has %v", order, c.Name(), c.Devices)
-		}
-		if n := len(a.coordinator.current().allocates); n != 2 {
-			t.Errorf("%v: %d Allocates, want 2", order, n)
-		}
-	}
-}
-
 // The pairs file of a container, requested with its VFs, has the GPUs whose refusal came too late.
 func TestPairsFileAfterALateRefusal(t *testing.T) {
 	t.Parallel()
-	a, given := scarce(t, intent.PodsAPI)
-	dir := a.movePairs()
+	a := told(t)
+	given, dir := a.scarce(), a.movePairs()
 	strict := a.pending("strict", wish{4, 2})
 	strict.Alignment = intent.Required
 	if refusal := a.take(strict.Pod, vfs, given[vfs]); refusal != "" {
@@ -300,29 +238,5 @@ func TestPairsFileAfterALateRefusal(t *testing.T) {
 	got, err := pairs.Read(file)
 	if err != nil || len(got.Pairs) == 0 || got.Pairs[0].GPU == nil {
 		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-// A container whose second half another pod has, which is refused too late, keeps its first half.
-func TestLateDoubleKeepsTheFirstHalf(t *testing.T) {
-	t.Parallel()
-	a := told(t)
-	first := a.pending("first", wish{1, 1}).Pod
-	for _, name := range []string{gpus, vfs} {
-		chosen, _ := a.ask(name, 0, 1)
-		a.take(first, name, chosen)
-	}
-	a.keep(first)
-	next := a.pending("next", wish{1, 1}).Pod
-	gpu, _ := a.ask(gpus, 0, 1)
-	a.take(next, gpus, gpu)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	a.coordinator.Observer = onRefusal(cancel)
-	if _, err := a.coordinator.Allocated(ctx, vfs, a.pods[first]["c"][vfs]); err != nil || ctx.Err() == nil {
-		t.Fatal(err, ctx.Err())
-	}
-	if holder := a.coordinator.holderOf(gpus, gpu[0]); holder == "" {
-		t.Error("the GPU of the first half is free, and its container runs")
 	}
 }

@@ -3,11 +3,9 @@
 package admission
 
 import (
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -28,10 +26,7 @@ func TestAllocateAfterLostQuestion(t *testing.T) {
 		c := a.coordinator
 		c.MayList = false
 		if same { // no free VF on the switch of the first GPU
-			near := func(d device.Device) bool {
-				return c.current().tree.Distance(a.all[gpus][0].Address, d.Address).Level.Direct()
-			}
-			a.all[vfs] = slices.DeleteFunc(a.all[vfs], near)
+			_, a.all[vfs] = a.split(a.all[vfs], a.all[gpus][0].Address)
 			a.announce()
 		}
 		a.source, a.specs = intent.PodsAPI, []intent.Pod{pod("a", intent.Required)}

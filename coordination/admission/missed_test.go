@@ -10,27 +10,23 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // The coordinator has not heard of the first half of a container: another server did, or the plugin answered
 // alone. PodResources shows it with the container when the second half is asked for.
 func TestMissedAllocate(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
-		for _, alignment := range []intent.Alignment{intent.Preferred, intent.Required} {
-			for nth := range 4 {
-				t.Run(fmt.Sprintf("source %q, %s, GPU %d", source, alignment, nth), func(t *testing.T) {
-					t.Parallel()
-					a := told(t)
-					a.source, a.coordinator.Alignment = source, alignment
+	for _, alignment := range []intent.Alignment{intent.Preferred, intent.Required} {
+		for nth := range 4 {
+			t.Run(fmt.Sprintf("%s, GPU %d", alignment, nth), func(t *testing.T) {
+				eachSource(t, everySource, func(t *testing.T, a *admission) {
+					a.coordinator.Alignment = alignment
 					if !a.admit(a.pending("before", wish{1, 1}).Pod, "c", wish{1, 1}) {
 						t.Fatal("not admitted")
 					}
 					pod := a.pending("pod", wish{1, 1}).Pod
 					gpu := a.aligned(gpus, []int{0})[nth%len(a.aligned(gpus, []int{0}))].ID
-					a.give0(pod, gpus, gpu)
-					a.now = a.now.Add(100 * FollowWindow)
+					a.miss(pod, gpu)
 					chosen, why := a.ask(vfs, 0, 1)
 					if a.coordinator.holderOf(gpus, gpu) == "" {
 						t.Errorf("GPU %s is nobody's: %s", gpu, why)
@@ -42,81 +38,63 @@ func TestMissedAllocate(t *testing.T) {
 						t.Errorf("pair %v: %s", got, why)
 					}
 				})
-			}
+			})
 		}
 	}
 }
 
-// give0 is an Allocate that the coordinator does not hear of.
-func (a *admission) give0(pod kubelet.Pod, name string, ids ...string) {
-	a.pods[pod]["c"] = kubelet.Devices{name: ids}
-	a.free[name] = slices.DeleteFunc(a.free[name], func(d device.Device) bool {
-		return slices.Contains(ids, d.ID)
-	})
+// miss is an Allocate of a GPU that the coordinator does not hear of, long ago.
+func (a *admission) miss(pod kubelet.Pod, gpu string) {
+	a.pods[pod]["c"] = kubelet.Devices{gpus: {gpu}}
+	a.free[gpus] = slices.DeleteFunc(a.free[gpus], func(d device.Device) bool { return d.ID == gpu })
+	a.now = a.now.Add(100 * FollowWindow)
 }
 
 // A pod whose first half was not heard of is refused where it requires alignment and cannot have it.
 func TestMissedAllocateIsEnforced(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI} {
-		a := told(t)
-		a.source, a.coordinator.Alignment = source, intent.Required
+	eachSource(t, []intent.Source{"", intent.PodsAPI}, func(t *testing.T, a *admission) {
+		a.coordinator.Alignment = intent.Required
 		greedy := a.pending("greedy", wish{0, 4}).Pod
 		gpu := a.aligned(gpus, []int{0})[0]
-		near := ids(slices.DeleteFunc(a.aligned(vfs, []int{0}), func(d device.Device) bool {
-			return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.Direct()
-		}))
-		a.take(greedy, vfs, near)
+		near, _ := a.split(a.aligned(vfs, []int{0}), gpu.Address)
+		a.take(greedy, vfs, ids(near))
 		a.keep(greedy)
 		pod := a.pending("pod", wish{1, 1}).Pod
-		a.give0(pod, gpus, gpu.ID)
-		a.now = a.now.Add(100 * FollowWindow)
-		chosen, why := a.ask(vfs, 0, 1)
+		a.miss(pod, gpu.ID)
+		chosen, _ := a.ask(vfs, 0, 1)
 		wantWords(t, a.take(pod, vfs, chosen), "0 of 1 pairs")
-		if t.Failed() {
-			t.Fatalf("source %q: %s", source, why)
-		}
-	}
+	})
 }
 
 // What an init container was given and no other container took over is its pod's for its life, though
 // PodResources never shows it.
 func TestLeftOverOfAnInitContainer(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
-		a := told(t)
-		a.source = source
+	eachSource(t, everySource, func(t *testing.T, a *admission) {
 		pod := a.add("check")
 		a.tell(pod, container{"init", wish{2, 0}}, container{"c", wish{0, 1}})
 		a.pods[pod]["c"] = kubelet.Devices{}
-		chosen, _ := a.ask(gpus, 0, 2)
-		if _, refusal := a.allocated(gpus, chosen); refusal != "" {
-			t.Fatal(refusal)
-		}
-		a.pods[pod]["init"] = kubelet.Devices{gpus: chosen}
-		a.free[gpus] = slices.DeleteFunc(a.free[gpus], func(d device.Device) bool {
-			return slices.Contains(chosen, d.ID)
-		})
+		chosen, _ := a.serve(pod, gpus, 0, 2)
+		a.pods[pod] = map[string]kubelet.Devices{"init": a.pods[pod]["c"], "c": {}}
 		a.recordedPods[pod] = map[string]kubelet.Devices{"init": a.pods[pod]["init"]}
 		a.record()
-		vf, _ := a.ask(vfs, 0, 1)
-		a.take(pod, vfs, vf)
-		a.recordedPods[pod]["c"] = a.pods[pod]["c"]
-		a.record()
+		a.serve(pod, vfs, 0, 1)
+		a.keep(pod)
 		for i := range 3 {
 			next := a.pending(fmt.Sprint("next-", i), wish{1, 1}).Pod
 			a.now = a.now.Add(100 * FollowWindow)
 			a.ask(gpus, 1, 1)
 			for _, id := range chosen {
 				if a.coordinator.current().books().isFree(gpus, id) {
-					t.Errorf("source %q: GPU %s of the init container is free when %s asks", source, id, next.Name)
+					t.Errorf("GPU %s of the init container is free when %s asks", id, next.Name)
 				}
 			}
 			if !a.admit(next, "c", wish{1, 1}) {
 				t.Fatal("not admitted")
 			}
 		}
-	}
+	})
 }
 
 // Nobody tells what pods want. The kubelet gives a container GPUs without a question and fails its pod; the
@@ -133,10 +111,7 @@ func TestNobodyIsRefusedOnAGuess(t *testing.T) {
 		a.remove(failed.Pod) // no VF is left for it
 		next := a.pending("next", wish{0, 1})
 		a.now = a.now.Add(10 * FollowWindow)
-		chosen, why := a.ask(vfs, 0, 1)
-		if refusal := a.take(next.Pod, vfs, chosen); refusal != "" {
-			t.Errorf("unlisted %t: %s\n%s", unlisted, refusal, why)
-		}
+		a.serve(next.Pod, vfs, 0, 1)
 	}
 }
 
@@ -146,15 +121,11 @@ func TestNobodyIsRefusedOnAGuess(t *testing.T) {
 func TestLateAllocateWithoutAQuestionIsAGuess(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{true, false} {
-		a := told(t)
-		a.source, a.coordinator.Alignment = "", intent.Required
+		a := untold(t)
+		a.coordinator.Alignment = intent.Required
 		failed := a.pending("failed", wish{2, 1}).Pod
-		first, why := a.ask(vfs, 0, 1)
-		a.take(failed, vfs, first)
-		vf, _ := topology.ParseAddress(first[0])
-		far := slices.DeleteFunc(a.aligned(gpus, []int{0}), func(d device.Device) bool {
-			return a.coordinator.current().tree.Distance(d.Address, vf).Level.Direct()
-		})
+		first, why := a.serve(failed, vfs, 0, 1)
+		_, far := a.split(a.aligned(gpus, []int{0}), a.address(vfs, first[0]))
 		next := failed
 		if late {
 			a.remove(failed)
@@ -173,7 +144,7 @@ func TestLateAllocateWithoutAQuestionIsAGuess(t *testing.T) {
 // of pods tells that it lives. The VF of that pod is not free, and nothing is planned with it.
 func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
+	for _, source := range everySource {
 		a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
 		a.source = source
 		a.keepCheckpoint()

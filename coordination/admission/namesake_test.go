@@ -15,131 +15,102 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// twice is a node where the kubelet has two pods of one name in its checkpoint: the earlier one has ended,
-// the kubelet has started since and has not freed its devices yet, and the later one runs with GPUs alone.
-func twice(t *testing.T, source intent.Source, early, late string) (a *admission, name kubelet.Pod) {
-	t.Helper()
-	a = told(t)
-	a.source = source
-	spec := a.pending("train-0", wish{1, 1})
-	name = spec.Pod
-	spec.UID, a.uids[name] = early, early
-	admitOn := func(pod kubelet.Pod, node int, w wish) {
-		a.pods[pod]["c"] = kubelet.Devices{}
-		if w.gpus > 0 {
-			ids, _ := a.ask(gpus, node, w.gpus)
-			a.take(pod, gpus, ids)
-		}
-		if w.vfs > 0 {
-			ids, _ := a.ask(vfs, node, w.vfs)
-			a.take(pod, vfs, ids)
-		}
-		a.recordedPods[pod] = a.pods[pod]
-		a.record()
-		for i := range a.specs {
-			a.specs[i].Started = a.specs[i].Started || a.specs[i].Pod == pod
-		}
-		a.now = a.now.Add(time.Minute)
-	}
-	admitOn(name, 0, wish{1, 1})
-	admitOn(a.pending("small", wish{1, 0}).Pod, 0, wish{1, 0}) // a look shows the owners
-	ghost := kubelet.Pod{Namespace: "gone", Name: "ghost"}     // in the checkpoint alone, by its UID
-	a.uids[ghost], a.recordedPods[ghost] = early, a.pods[name]
-	a.pods[name] = map[string]kubelet.Devices{} // the kubelet keeps the devices
-	a.remove(name)
-	again := a.pending("train-0", wish{1, 0})
-	again.UID, a.uids[name] = late, late
-	admitOn(name, 0, wish{1, 0})
-	return a, name
+// come makes a pod with a UID known to kubelet and source, which List shows without devices.
+func (a *admission) come(name, uid string, w wish) *intent.Pod {
+	spec := a.pending(name, w)
+	spec.UID, a.uids[spec.Pod] = uid, uid
+	a.pods[spec.Pod]["c"] = kubelet.Devices{}
+	return spec
 }
 
-// The later pod of a name runs: the next question is no second half of it.
-func TestRunningNamesakeDoesNotAsk(t *testing.T) {
-	for early, late := range map[string]string{"uid-a": "uid-z", "uid-z": "uid-a"} {
-		for _, source := range []intent.Source{"", intent.Kubelet, intent.PodsAPI} {
-			a, _ := twice(t, source, early, late)
-			next := a.pending("next", wish{1, 1})
-			a.pods[next.Pod]["c"] = kubelet.Devices{}
-			seen := newTallied()
-			a.coordinator.Observer = seen.observe
-			ids, why := a.ask(vfs, 0, 1)
-			a.take(next.Pod, vfs, ids)
-			own, _ := a.ask(gpus, 0, 1)
-			a.take(next.Pod, gpus, own)
-			if l := a.levels(a.pods[next.Pod]["c"]); seen.last.Outcome != Aligned || l != (levels{0: 1}) {
-				t.Errorf("source %q, the earlier pod %s: %v is %v, pairs %v", source, early,
-					a.pods[next.Pod]["c"], seen.last.Outcome, l)
-			}
-			if strings.Contains(why, "train-0") || strings.Contains(why, " after ") {
-				t.Errorf("source %q, the earlier pod %s: %s", source, early, why)
-			}
-		}
+// run makes the kubelet write the devices of a pod down, and start the pod.
+func (a *admission) run(pod kubelet.Pod) {
+	a.keep(pod)
+	for i := range a.specs {
+		a.specs[i].Started = a.specs[i].Started || a.specs[i].Pod == pod
 	}
 }
 
-// For people the earlier pod of a name has ended as soon as the later one runs.
+// observe returns the count of events from now on.
+func (a *admission) observe() *tallied {
+	seen := newTallied()
+	a.coordinator.Observer = seen.observe
+	return seen
+}
+
+// wantPairs checks that all pairs of a pod are on one switch each.
+func (a *admission) wantPairs(pod kubelet.Pod, pairs int, why ...string) {
+	a.t.Helper()
+	if l := a.levels(a.pods[pod]["c"]); l != (levels{0: pairs}) {
+		a.t.Errorf("pairs %v of %v\n%s", l, a.pods[pod]["c"], strings.Join(why, "\n"))
+	}
+}
+
+// The kubelet has two pods of one name in its checkpoint: the earlier one has ended, the kubelet has started
+// since and has not freed its devices yet, and the later one runs with GPUs alone. For people the earlier one
+// has ended, and the next question is no second half of the later one.
 func TestEarlierNamesakeHasEnded(t *testing.T) {
+	t.Parallel()
 	for early, late := range map[string]string{"uid-a": "uid-z", "uid-z": "uid-a"} {
-		for _, source := range []intent.Source{"", intent.Kubelet, intent.PodsAPI} {
-			a, _ := twice(t, source, early, late)
-			for _, r := range a.coordinator.Status(t.Context()).GetResources() {
-				for _, d := range r.GetDevices() {
-					if o := d.GetOwner(); o.GetPod() == "train-0" && o.GetUid() != late {
-						t.Errorf("source %q, the earlier pod %s: %s is held by %v",
-							source, early, d.GetDevice().GetId(), o)
+		t.Run("earlier "+early, func(t *testing.T) {
+			eachSource(t, everySource, func(t *testing.T, a *admission) {
+				start := func(name, uid string, halves ...string) kubelet.Pod {
+					pod := a.come(name, uid, wish{1, len(halves) - 1}).Pod
+					for _, resource := range halves {
+						a.serve(pod, resource, 0, 1)
+					}
+					a.run(pod)
+					a.now = a.now.Add(time.Minute)
+					return pod
+				}
+				name := start("train-0", early, gpus, vfs)
+				start("small", "uid-small", gpus)                      // a look shows the owners
+				ghost := kubelet.Pod{Namespace: "gone", Name: "ghost"} // in the checkpoint alone, by its UID
+				a.uids[ghost], a.recordedPods[ghost] = early, a.pods[name]
+				a.pods[name] = map[string]kubelet.Devices{} // the kubelet keeps the devices
+				a.remove(name)
+				start("train-0", late, gpus)
+				for _, r := range a.coordinator.Status(t.Context()).GetResources() {
+					for _, d := range r.GetDevices() {
+						if o := d.GetOwner(); o.GetPod() == "train-0" && o.GetUid() != late {
+							t.Errorf("%s is held by %v", d.GetDevice().GetId(), o)
+						}
 					}
 				}
-			}
-		}
+				next, seen := a.come("next", "uid-next", wish{1, 1}).Pod, a.observe()
+				_, why := a.serve(next, vfs, 0, 1)
+				a.serve(next, gpus, 0, 1)
+				a.wantPairs(next, 1, why)
+				if seen.last.Outcome != Aligned || strings.Contains(why, "train-0") || strings.Contains(why, " after ") {
+					t.Errorf("%v: %s", seen.last.Outcome, why)
+				}
+			})
+		})
 	}
 }
 
 // A static pod whose manifest goes and comes back has the same UID. The kubelet has freed its devices, at a
 // List of anybody, without writing its checkpoint, and gives it others: it is the pod that asks.
 func TestStaticPodComesBack(t *testing.T) {
-	for _, source := range []intent.Source{"", intent.Kubelet, intent.PodsAPI} {
-		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
-			a := told(t)
-			a.source = source
-			come := func() kubelet.Pod {
-				spec := a.pending("static-0", wish{1, 1})
-				spec.UID, a.uids[spec.Pod] = "hash", "hash"
-				a.pods[spec.Pod]["c"] = kubelet.Devices{}
-				return spec.Pod
-			}
-			half := func(pod kubelet.Pod, name string) string {
-				ids, why := a.ask(name, 0, 1)
-				if refusal := a.take(pod, name, ids); refusal != "" {
-					t.Errorf("source %q: %s", source, refusal)
-				}
-				return why
-			}
-			pod := come()
-			half(pod, order[0])
-			half(pod, order[1])
-			a.recordedPods[pod] = a.pods[pod]
-			a.record()
-			a.specs[0].Started = true
-			half(a.pending("small", wish{1, 0}).Pod, gpus) // a look shows the owners
-			small := kubelet.Pod{Namespace: "team", Name: "small"}
-			a.recordedPods[small] = a.pods[small]
-			a.record()
-			a.now = a.now.Add(time.Hour)
-			a.remove(pod) // and no checkpoint
-			pod = come()
-			seen := newTallied()
-			a.coordinator.Observer = seen.observe
-			first := half(pod, order[0])
-			second := half(pod, order[1])
-			if l := a.levels(a.pods[pod]["c"]); seen.last.Outcome != Aligned || l != (levels{0: 1}) {
-				t.Errorf("source %q, order %v: %v is %v, pairs %v\n%s\n%s", source, order,
-					a.pods[pod]["c"], seen.last.Outcome, l, first, second)
-			}
-			if source != "" && !strings.Contains(first, "static-0/c wants") {
-				t.Errorf("source %q, order %v: %s", source, order, first)
-			}
+	t.Parallel()
+	eachOrder(t, everySource, func(t *testing.T, a *admission, order []string) {
+		pod := a.come("static-0", "hash", wish{1, 1}).Pod
+		for _, name := range order {
+			a.serve(pod, name, 0, 1)
 		}
-	}
+		a.run(pod)
+		a.start("small", gpus) // a look shows the owners
+		a.now = a.now.Add(time.Hour)
+		a.remove(pod) // and no checkpoint
+		a.come("static-0", "hash", wish{1, 1})
+		seen := a.observe()
+		_, first := a.serve(pod, order[0], 0, 1)
+		_, second := a.serve(pod, order[1], 0, 1)
+		a.wantPairs(pod, 1, first, second)
+		if seen.last.Outcome != Aligned || a.source != "" && !strings.Contains(first, "static-0/c wants") {
+			t.Errorf("%v: %s", seen.last.Outcome, first)
+		}
+	})
 }
 
 // Pods of few names come and go; the kubelet keeps some ended ones for a while, as after its start.
@@ -210,40 +181,26 @@ func TestRandomNamesakes(t *testing.T) {
 // The kubelet rejects a pod amid its container, for the device of another vendor's plugin, and a later pod of
 // the name comes: its first question is no second half.
 func TestRejectedAndCreatedAgain(t *testing.T) {
-	for _, source := range []intent.Source{"", intent.Kubelet, intent.PodsAPI} {
-		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
-			for _, looked := range []bool{true, false} {
-				a := told(t)
-				a.source = source
-				come := func(uid string) kubelet.Pod {
-					spec := a.pending("train-0", wish{2, 2})
-					spec.UID, a.uids[spec.Pod] = uid, uid
-					a.pods[spec.Pod]["c"] = kubelet.Devices{}
-					return spec.Pod
-				}
-				a.away = !looked
-				pod := come("uid-1")
-				ids, _ := a.ask(order[0], 0, 2)
-				a.take(pod, order[0], ids)
+	t.Parallel()
+	for name, away := range map[string]bool{"PodResources answers": false, "PodResources is away": true} {
+		t.Run(name, func(t *testing.T) {
+			eachOrder(t, everySource, func(t *testing.T, a *admission, order []string) {
+				a.away = away
+				pod := a.come("train-0", "uid-1", wish{2, 2}).Pod
+				a.serve(pod, order[0], 0, 2)
 				a.remove(pod)
 				a.now = a.now.Add(10 * time.Second)
 				a.away = false
-				pod = come("uid-2")
-				seen := newTallied()
-				a.coordinator.Observer = seen.observe
-				first, why := a.ask(order[1], 0, 2)
-				a.take(pod, order[1], first)
-				if strings.Contains(why, " after ") {
-					t.Errorf("source %q, order %v, looked %t: %s", source, order, looked, why)
+				a.come("train-0", "uid-2", wish{2, 2})
+				seen := a.observe()
+				_, first := a.serve(pod, order[1], 0, 2)
+				_, second := a.serve(pod, order[0], 0, 2)
+				a.wantPairs(pod, 2, first, second)
+				if seen.last.Outcome != Aligned || strings.Contains(first, " after ") {
+					t.Errorf("%v: %s", seen.last.Outcome, first)
 				}
-				second, why := a.ask(order[0], 0, 2)
-				a.take(pod, order[0], second)
-				if l := a.levels(a.pods[pod]["c"]); seen.last.Outcome != Aligned || l != (levels{0: 2}) {
-					t.Errorf("source %q, order %v, looked %t: %v is %v, pairs %v\n%s", source, order, looked,
-						a.pods[pod]["c"], seen.last.Outcome, l, why)
-				}
-			}
-		}
+			})
+		})
 	}
 }
 
@@ -284,59 +241,37 @@ func TestEndedUnderTheNameBefore(t *testing.T) {
 // The devices that a static pod had before are free, and the only ones on one switch: the pod requires that,
 // and is not refused.
 func TestStaticPodIsNotRefused(t *testing.T) {
-	for _, source := range []intent.Source{intent.Kubelet, intent.PodsAPI} {
-		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
-			a := told(t)
-			a.source = source
-			come := func() kubelet.Pod {
-				spec := a.pending("static-0", wish{1, 1})
-				spec.UID, a.uids[spec.Pod], spec.Alignment = "hash", "hash", intent.Required
-				a.pods[spec.Pod]["c"] = kubelet.Devices{}
-				return spec.Pod
-			}
-			record := func(pod kubelet.Pod) {
-				a.recordedPods[pod] = a.pods[pod]
-				a.record()
-				for i := range a.specs {
-					a.specs[i].Started = true
-				}
-			}
-			pod := come()
-			for _, name := range order {
-				ids, _ := a.ask(name, 0, 1)
-				a.take(pod, name, ids)
-			}
-			record(pod)
-			own := a.address(gpus, a.pods[pod]["c"][gpus][0])
-			tree := a.coordinator.current().tree
-			far := ids(slices.DeleteFunc(a.aligned(vfs, []int{0}), func(d device.Device) bool {
-				return tree.Distance(own, d.Address).Level.Direct()
-			}))
-			greedy := a.pending("greedy", wish{0, len(far)}).Pod
-			a.take(greedy, vfs, far)
-			record(greedy)
-			a.now = a.now.Add(time.Hour)
-			a.remove(pod) // and no checkpoint
-			pod = come()
-			for _, name := range order {
-				ids, why := a.ask(name, 0, 1)
-				if refusal := a.take(pod, name, ids); refusal != "" {
-					t.Errorf("source %q, order %v: %s\n%s", source, order, refusal, why)
-					break
-				}
-			}
-			if l := a.levels(a.pods[pod]["c"]); l != (levels{0: 1}) {
-				t.Errorf("source %q, order %v: %v, pairs %v", source, order, a.pods[pod]["c"], l)
-			}
+	t.Parallel()
+	eachOrder(t, certain, func(t *testing.T, a *admission, order []string) {
+		come := func() kubelet.Pod {
+			spec := a.come("static-0", "hash", wish{1, 1})
+			spec.Alignment = intent.Required
+			return spec.Pod
 		}
-	}
+		pod := come()
+		for _, name := range order {
+			a.serve(pod, name, 0, 1)
+		}
+		a.run(pod)
+		_, far := a.split(a.aligned(vfs, []int{0}), a.address(gpus, a.pods[pod]["c"][gpus][0]))
+		greedy := a.pending("greedy", wish{0, len(far)}).Pod
+		a.take(greedy, vfs, ids(far))
+		a.run(greedy)
+		a.now = a.now.Add(time.Hour)
+		a.remove(pod) // and no checkpoint
+		come()
+		for _, name := range order {
+			a.serve(pod, name, 0, 1)
+		}
+		a.wantPairs(pod, 1)
+	})
 }
 
 // endedNamesake returns an admission in which a pod with an init container has had a GPU and a VF, and has
 // ended since the kubelet's checkpoint. A question has shown the name.
 func endedNamesake(
 	t *testing.T, source intent.Source, excludeTopology bool, order []string,
-) (a *admission, name kubelet.Pod, early kubelet.Devices) {
+) (a *admission, name kubelet.Pod) {
 	t.Helper()
 	a = newAdmission(t, "oci-mi300x-derived", 1, excludeTopology, 1)
 	a.source = source
@@ -344,22 +279,21 @@ func endedNamesake(
 	name = kubelet.Pod{Namespace: "team", Name: "train-0"}
 	a.pending(name.Name, wish{1, 1})
 	for _, resource := range order {
-		chosen, _ := a.ask(resource, 0, 1)
-		a.take(name, resource, chosen)
+		a.serve(name, resource, 0, 1)
 	}
-	early = a.pods[name]["c"]
+	early := a.pods[name]["c"]
 	a.recordedPods[name] = map[string]kubelet.Devices{"init": early, "c": early} // c has taken over
 	a.record()
 	a.pending("small", wish{0, 1})
 	a.prefer(vfs, ids(a.free[vfs]), nil, 1) // a look shows the names
 	a.remove(kubelet.Pod{Namespace: "team", Name: "small"})
 	a.remove(name) // and no checkpoint
-	return a, name, early
+	return a, name
 }
 
 // eachNamesake runs a test for every request source, with and without a takeover.
 func eachNamesake(t *testing.T, run func(t *testing.T, source intent.Source, crash func(*admission))) {
-	for _, source := range []intent.Source{"", intent.Kubelet, intent.PodsAPI} {
+	for _, source := range everySource {
 		for takeover, crash := range map[bool]func(*admission){
 			true: (*admission).takeOver, false: func(*admission) {},
 		} {
@@ -376,17 +310,14 @@ func eachNamesake(t *testing.T, run func(t *testing.T, source intent.Source, cra
 func TestNamesakeAfterATakeoverAmidAQuestion(t *testing.T) {
 	t.Parallel()
 	eachNamesake(t, func(t *testing.T, source intent.Source, crash func(*admission)) {
-		a, name, early := endedNamesake(t, source, false, []string{vfs, gpus})
+		a, name := endedNamesake(t, source, false, []string{vfs, gpus})
 		a.pending(name.Name, wish{1, 1})
 		a.pods[name]["c"] = kubelet.Devices{}
 		chosen, _ := a.ask(vfs, 0, 1)
 		crash(a)
 		a.take(name, vfs, chosen)
-		gpu, why := a.ask(gpus, 0, 1)
-		a.take(name, gpus, gpu)
-		if l := a.levels(a.pods[name]["c"]); l != (levels{0: 1}) {
-			t.Errorf("%v of %v, earlier %v\n%s", l, a.pods[name]["c"], early, why)
-		}
+		_, why := a.serve(name, gpus, 0, 1)
+		a.wantPairs(name, 1, why)
 	})
 }
 
@@ -395,15 +326,13 @@ func TestNamesakeAfterATakeoverAmidAQuestion(t *testing.T) {
 func TestNamesakeHasGPUOfTheEarlierPod(t *testing.T) {
 	t.Parallel()
 	eachNamesake(t, func(t *testing.T, source intent.Source, crash func(*admission)) {
-		a, name, early := endedNamesake(t, source, true, []string{gpus, vfs})
+		a, name := endedNamesake(t, source, true, []string{gpus, vfs})
 		a.pending(name.Name, wish{4, 4})
 		a.pods[name]["c"] = kubelet.Devices{}
 		a.take(name, gpus, ids(a.aligned(gpus, []int{0})))
 		crash(a)
 		chosen, why := a.prefer(vfs, ids(a.free[vfs]), nil, 4)
 		a.take(name, vfs, chosen)
-		if l := a.levels(a.pods[name]["c"]); l != (levels{0: 4}) {
-			t.Errorf("%v of %v, earlier %v\n%s", l, a.pods[name]["c"], early, why)
-		}
+		a.wantPairs(name, 4, why)
 	})
 }

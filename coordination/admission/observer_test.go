@@ -5,11 +5,9 @@ package admission
 import (
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/scale"
@@ -95,8 +93,7 @@ func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 
 func TestRefusalsAreObserved(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	seen := newTallied()
-	a.coordinator.Observer = seen.observe
+	seen := a.observe()
 	first := a.add("first")
 	if !a.admit(first, "worker", wish{2, 2}) {
 		t.Fatal("not admitted")
@@ -117,14 +114,12 @@ func (a *admission) apart() (pod kubelet.Pod, gpu, vf, refusal string) {
 	pod = a.add("pod")
 	a.tell(pod, container{"worker", wish{1, 1}})
 	near := a.all[gpus][0]
-	far := a.all[vfs][slices.IndexFunc(a.all[vfs], func(d device.Device) bool {
-		return !a.coordinator.current().tree.Distance(near.Address, d.Address).Level.Direct()
-	})]
+	_, far := a.split(a.all[vfs], near.Address)
 	if _, refusal := a.allocated(gpus, []string{near.ID}); refusal != "" {
 		a.t.Fatal(refusal)
 	}
-	_, refusal = a.allocated(vfs, []string{far.ID})
-	return pod, near.ID, far.ID, refusal
+	_, refusal = a.allocated(vfs, []string{far[0].ID})
+	return pod, near.ID, far[0].ID, refusal
 }
 
 // A container whose pairs are not on one switch each is a warning that names it and them. Where alignment is

@@ -17,11 +17,9 @@ func TestOwnerOfTheNewestPod(t *testing.T) {
 			a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 			a.keepCheckpoint()
 			pod := a.add("train-0")
-			chosen, _ := a.ask(gpus, 0, 2)
-			a.take(pod, gpus, chosen)
+			a.serve(pod, gpus, 0, 2)
 			a.now = a.now.Add(pause)
-			chosen, _ = a.ask(vfs, 0, 2)
-			a.take(pod, vfs, chosen)
+			a.serve(pod, vfs, 0, 2)
 			a.keep(pod)
 			held := 0
 			for _, r := range a.coordinator.Resources() {

@@ -15,10 +15,8 @@ import (
 // can have resources, and the same file does not count again.
 func TestPairsFilesOfContainerAreBounded(t *testing.T) {
 	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
-	a.keepCheckpoint()
+	a, dir := newPaired(t)
 	c := a.coordinator
-	dir := a.movePairs()
 	vf := a.all[vfs][2]
 	a.giveVF("c", vf)
 	named := []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}}

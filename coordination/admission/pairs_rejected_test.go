@@ -3,7 +3,6 @@
 package admission
 
 import (
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -44,10 +43,7 @@ func newPaired(t *testing.T) (a *admission, dir string) {
 	t.Helper()
 	a = newAdmission(t, "oci-mi300x-derived", 1, true, 1)
 	a.keepCheckpoint()
-	c := a.coordinator
-	dir = filepath.Join(t.TempDir(), "pairs")
-	c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
-	return a, dir
+	return a, a.movePairs()
 }
 
 // pair has the plugin ask for a pairs file with the VF that was just given.

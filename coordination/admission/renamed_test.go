@@ -16,17 +16,13 @@ import (
 // any more, do not count as free: a GPU is chosen where a VF of the new name is.
 func TestRenamedResource(t *testing.T) {
 	t.Parallel()
-	a := told(t)
-	a.source = ""
+	a := untold(t)
 	a.renameVFs()
 	local := a.aligned(gpus, []int{0})
 	last := local[len(local)-1]
-	tree := a.coordinator.current().tree
-	taken := ids(slices.DeleteFunc(a.aligned(anew, []int{0}), func(d device.Device) bool {
-		return tree.Distance(last.Address, d.Address).Level.Direct()
-	}))
+	_, taken := a.split(a.aligned(anew, []int{0}), last.Address)
 	greedy := a.add("greedy")
-	if refusal := a.take(greedy, anew, taken); refusal != "" {
+	if refusal := a.take(greedy, anew, ids(taken)); refusal != "" {
 		t.Fatal(refusal)
 	}
 	a.keep(greedy)
@@ -57,13 +53,9 @@ func (a *admission) renameVFs() {
 func heldBeforeRename(t *testing.T) (a *admission, owner kubelet.Pod, held []string) {
 	t.Helper()
 	a = told(t)
-	owner = a.pending("owner", wish{0, 1}).Pod
-	held, _ = a.ask(vfs, 0, 1)
-	a.take(owner, vfs, held)
-	a.keep(owner)
+	owner, held = a.start("owner", vfs)
 	a.renameVFs()
-	a.tell(a.add("next"), container{"c", wish{}})
-	a.specs[len(a.specs)-1].Containers[0].Requests = map[string]int{anew: 1}
+	a.pending("next", wish{}).Containers[0].Requests = map[string]int{anew: 1}
 	return a, owner, held
 }
 
@@ -124,12 +116,9 @@ func TestRejectedUnderTheNameBefore(t *testing.T) {
 	t.Parallel()
 	a := told(t)
 	a.record()
-	owner := a.pending("owner", wish{0, 1}).Pod
-	held, _ := a.ask(vfs, 0, 1)
-	a.take(owner, vfs, held)
+	held, _ := a.serve(a.pending("owner", wish{0, 1}).Pod, vfs, 0, 1)
 	a.renameVFs()
-	a.tell(a.add("next"), container{"c", wish{}})
-	a.specs[len(a.specs)-1].Containers[0].Requests = map[string]int{anew: 1}
+	a.pending("next", wish{}).Containers[0].Requests = map[string]int{anew: 1}
 	if _, refusal := a.allocated(anew, held); refusal != "" {
 		t.Errorf("nobody has it: %q", refusal)
 	}

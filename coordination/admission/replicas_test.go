@@ -33,19 +33,14 @@ func (a *admission) share(rule device.Replicas, used int) {
 	if err := a.coordinator.Announce(gpus, device.GPU, announcement); err != nil {
 		a.t.Fatal(err)
 	}
-	var others []string
-	for _, d := range a.aligned(vfs, []int{0}) {
-		if !tree.Distance(originals[0].Address, d.Address).Level.Direct() {
-			others = append(others, d.ID)
-		}
-	}
+	_, others := a.split(a.aligned(vfs, []int{0}), originals[0].Address)
 	for n := range used {
 		owner := a.pending(fmt.Sprint("owner-", n), wish{1, 0}).Pod
 		a.take(owner, gpus, []string{fmt.Sprintf("%s::%d", originals[0].ID, n)})
 		a.keep(owner)
 	}
 	rest := a.pending("rest", wish{0, len(others)}).Pod
-	a.take(rest, vfs, others)
+	a.take(rest, vfs, ids(others))
 	a.keep(rest)
 }
 
@@ -55,17 +50,11 @@ func TestStrictPodOfReplicas(t *testing.T) {
 	t.Parallel()
 	for _, rule := range []device.Replicas{"", device.Packed, device.Distributed} {
 		a := told(t)
-		a.source = intent.PodsAPI
 		a.share(rule, 1)
 		strict := a.pending("strict", wish{1, 1})
 		strict.Alignment = intent.Required
-		pod := strict.Pod
-		for _, name := range []string{gpus, vfs} {
-			ids, why := a.ask(name, 0, 1)
-			if refusal := a.take(pod, name, ids); refusal != "" {
-				t.Errorf("rule %q: %v (%s): %s", rule, ids, why, refusal)
-			}
-		}
+		a.serve(strict.Pod, gpus, 0, 1)
+		a.serve(strict.Pod, vfs, 0, 1)
 	}
 }
 
@@ -74,7 +63,6 @@ func TestStrictPodOfReplicas(t *testing.T) {
 func TestTwoReplicas(t *testing.T) {
 	t.Parallel()
 	a := told(t)
-	a.source = intent.PodsAPI
 	a.share(device.Distributed, 0)
 	a.pending("asks", wish{2, 2})
 	chosen, why := a.ask(gpus, 0, 2)

@@ -65,12 +65,9 @@ func (a *admission) successor(now func() time.Time) *Coordinator {
 func withLostRecords(t *testing.T) (a *admission, vf string) {
 	t.Helper()
 	a = told(t)
-	a.source = intent.PodsAPI
 	owner, held := a.start("owner", vfs)
 	second := a.pending("second", wish{1, 0}).Pod
-	gpu, _ := a.ask(gpus, 0, 1)
-	a.take(second, gpus, gpu)
-
+	a.serve(second, gpus, 0, 1)
 	sourcesOf(a.coordinator).life = func() string { return "a later kubelet" }
 	a.pods[owner], a.pods[second] = map[string]kubelet.Devices{"c": {}}, map[string]kubelet.Devices{"c": {}}
 	clear(a.recordedPods)
@@ -117,10 +114,8 @@ func TestDecisionsNameThePod(t *testing.T) {
 		a := told(t)
 		a.source = source
 		pod := a.pending("train", wish{1, 1}).Pod
-		for _, name := range []string{gpus, vfs} {
-			ids, _ := a.ask(name, 0, 1)
-			a.take(pod, name, ids)
-		}
+		a.serve(pod, gpus, 0, 1)
+		a.serve(pod, vfs, 0, 1)
 		a.keep(pod)
 		for _, server := range []string{"first", "second"} {
 			decisions, err := a.coordinator.Explain(t.Context(), "team", "train", "c")
@@ -210,7 +205,7 @@ func TestNextServerHasTheState(t *testing.T) {
 
 // A server that dies in the middle of an admission costs no pair, whatever tells it who asks.
 func TestCrashesCostNoPair(t *testing.T) {
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
+	for _, source := range everySource {
 		seeds := uint64(8)
 		if source == "" {
 			seeds = 20
@@ -240,8 +235,7 @@ func TestFileKeepsNoListsOfPods(t *testing.T) {
 		pod.Containers[0].Requests[fmt.Sprint("example.com/resource-", i)] = 1
 		pod.Containers = append(pod.Containers, intent.Container{Name: fmt.Sprint("container-", i)})
 	}
-	ids, _ := a.ask(vfs, 0, 1)
-	a.take(pod.Pod, vfs, ids)
+	a.serve(pod.Pod, vfs, 0, 1)
 	if grown := len(encoded(t, a.coordinator)) - before; grown > 4096 {
 		t.Errorf("one pod makes the file %d bytes longer", grown)
 	}

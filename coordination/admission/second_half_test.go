@@ -16,89 +16,74 @@ import (
 	"github.com/tandem-k8s/tandem/test/scale"
 )
 
-// watched counts the looks of an admission at PodResources and at what pods ask for.
-func watched(t *testing.T, source intent.Source) (a *admission, looks *atomic.Int32) {
-	t.Helper()
-	a = newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	a.source = source
-	a.keepCheckpoint()
-	looks = new(atomic.Int32)
-	read := sourcesOf(a.coordinator)
+// countReads counts how often an admission lists PodResources and what pods ask for.
+func (a *admission) countReads() *atomic.Int32 {
+	reads, read := new(atomic.Int32), sourcesOf(a.coordinator)
 	look, pods := read.look, read.pods
 	read.look = func(ctx context.Context) (kubelet.View, error) {
-		looks.Add(1)
+		reads.Add(1)
 		return look(ctx)
 	}
 	read.pods = func(ctx context.Context) (intent.Answer, error) {
 		answer, err := pods(ctx)
 		if err == nil {
-			looks.Add(1)
+			reads.Add(1)
 		}
 		return answer, err
 	}
-	return a, looks
+	return reads
 }
 
 // The second half of a container gets what was planned for it at the first one, and its container is named:
 // each half looks at all sources.
 func TestSecondHalfIsAsPlanned(t *testing.T) {
-	for source, want := range map[intent.Source]struct {
-		looks int32
-		why   string
-	}{
-		"":             {1, "%s of team/pod/c; told by podresources"},
-		intent.PodsAPI: {2, "team/pod/c wants 2 amd.com/gpu, 2 nvidia.com/vf; %s; told by pods-api"},
-	} {
-		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
-			a, looks := watched(t, source)
-			pod := a.add("pod")
-			a.pods[pod]["c"] = kubelet.Devices{}
-			a.tell(pod, container{"c", wish{2, 2}})
-			ids, _ := a.ask(order[0], 1, 2)
-			if looks.Load() != want.looks {
-				t.Errorf("%q: %d looks at the first half, want %d", source, looks.Load(), want.looks)
-			}
-			a.take(pod, order[0], ids)
-			planned := slices.Clone(a.coordinator.current().open.Plan.Devices[order[1]])
-			ids, why := a.ask(order[1], 1, 2)
-			before := looks.Load()
-			for _, r := range a.coordinator.Status(t.Context()).GetResources() {
-				for _, d := range r.GetDevices() {
-					if d.GetAllocated() && d.GetOwner().GetPod() != pod.Name {
-						t.Errorf("%q: %s is %v's", source, d.GetDevice().GetId(), d.GetOwner())
-					}
+	t.Parallel()
+	eachOrder(t, []intent.Source{"", intent.PodsAPI}, func(t *testing.T, a *admission, order []string) {
+		each, why := int32(1), "%s of team/pod/c; told by podresources"
+		if a.source != "" {
+			each, why = 2, "team/pod/c wants 2 amd.com/gpu, 2 nvidia.com/vf; %s; told by pods-api"
+		}
+		reads := a.countReads()
+		pod := a.pending("pod", wish{2, 2}).Pod
+		a.pods[pod]["c"] = kubelet.Devices{}
+		a.serve(pod, order[0], 1, 2)
+		if reads.Load() != each {
+			t.Errorf("%d reads at the first half, want %d", reads.Load(), each)
+		}
+		planned := slices.Clone(a.coordinator.current().open.Plan.Devices[order[1]])
+		chosen, said := a.ask(order[1], 1, 2)
+		if reads.Load() != 2*each || !device.SameSet(chosen, planned) {
+			t.Errorf("%d reads at both halves, want %d; %v, planned %v", reads.Load(), 2*each, chosen, planned)
+		}
+		asked := map[string]string{
+			gpus: "kubelet asked for GPUs after VFs", vfs: "kubelet asked for VFs after GPUs",
+		}
+		wantWords(t, said, fmt.Sprintf(why, asked[order[1]]))
+		for _, r := range a.coordinator.Status(t.Context()).GetResources() {
+			for _, d := range r.GetDevices() {
+				if d.GetAllocated() && d.GetOwner().GetPod() != pod.Name {
+					t.Errorf("%s is %v's", d.GetDevice().GetId(), d.GetOwner())
 				}
 			}
-			looks.Store(before) // people may look
-			if looks.Load() != 2*want.looks || !device.SameSet(ids, planned) {
-				t.Errorf("%q: %d looks at both halves, want %d; %v, planned %v",
-					source, looks.Load(), 2*want.looks, ids, planned)
-			}
-			asked := map[string]string{
-				gpus: "kubelet asked for GPUs after VFs", vfs: "kubelet asked for VFs after GPUs",
-			}
-			wantWords(t, why, fmt.Sprintf(want.why, asked[order[1]]))
-			a.take(pod, order[1], ids)
 		}
-	}
+	})
 }
 
 // Without List the kubelet's checkpoint shows that the container lacks its second half, however late the
 // kubelet asks.
 func TestSecondHalfWithoutList(t *testing.T) {
-	for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
-		a, _ := watched(t, "")
+	t.Parallel()
+	eachOrder(t, []intent.Source{""}, func(t *testing.T, a *admission, order []string) {
 		pod := a.add("pod")
 		a.pods[pod]["c"] = kubelet.Devices{}
-		ids, _ := a.ask(order[0], 1, 2)
-		a.take(pod, order[0], ids)
+		a.serve(pod, order[0], 1, 2)
 		planned := slices.Clone(a.coordinator.current().open.Plan.Devices[order[1]])
 		a.away, a.now = true, a.now.Add(10*FollowWindow)
-		ids, why := a.ask(order[1], 1, 2)
-		if !device.SameSet(ids, planned) || strings.Contains(why, "asked first") {
-			t.Errorf("%v, planned %v: %s", ids, planned, why)
+		chosen, why := a.ask(order[1], 1, 2)
+		if !device.SameSet(chosen, planned) || strings.Contains(why, "asked first") {
+			t.Errorf("%v, planned %v: %s", chosen, planned, why)
 		}
-	}
+	})
 }
 
 // A device that the kubelet offers although a pod has it is left out of the second half, too.
@@ -112,8 +97,7 @@ func TestSecondHalfLeavesOutWhatAnotherPodHas(t *testing.T) {
 		}
 		pod := a.add("pod")
 		a.pods[pod]["c"] = kubelet.Devices{}
-		ids, _ := a.ask(gpus, 0, 2)
-		a.take(pod, gpus, ids)
+		a.serve(pod, gpus, 0, 2)
 		held := a.pods[owner]["worker"][vfs][0]
 		a.free[vfs] = append(a.free[vfs], device.Device{ID: held, Address: a.address(vfs, held)})
 		if ids, why := a.ask(vfs, 0, 2); slices.Contains(ids, held) {

@@ -18,10 +18,8 @@ import (
 // container keeps the file with which it starts.
 func TestPairsFileOverATakeover(t *testing.T) {
 	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
-	a.keepCheckpoint()
+	a, dir := newPaired(t)
 	c := a.coordinator
-	dir := a.movePairs()
 	gpu, vf := a.all[gpus][0], a.all[vfs][0]
 	a.giveVF("c", vf)
 	file := filepath.Join(dir, "file.json")
@@ -29,7 +27,7 @@ func TestPairsFileOverATakeover(t *testing.T) {
 	if _, written, _ := c.Pair(vfs, []string{vf.ID}, file, named); !written {
 		t.Fatal("the file is not written")
 	}
-	a.coordinator = a.successor(a.coordinator.now)
+	a.coordinator = a.successor(c.now)
 	a.coordinator.pairs = c.pairs
 	a.announce()
 	a.now = a.now.Add(time.Second)
@@ -45,10 +43,8 @@ func TestPairsFileOverATakeover(t *testing.T) {
 // A client of the socket, a plugin of an earlier version included, has no file written elsewhere.
 func TestPairsFileOutsideTheFolder(t *testing.T) {
 	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
-	a.keepCheckpoint()
+	a, folder := newPaired(t)
 	c := a.coordinator
-	folder := a.movePairs()
 	dir := filepath.Dir(folder)
 	vf := a.all[vfs][0]
 	a.giveVF("c", vf)

@@ -5,8 +5,6 @@ package admission
 import (
 	"encoding/json"
 	"testing"
-
-	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
 // TestDecisionsOnTheWayBack: the version before, test/before, rejects all saved decisions if one message has
@@ -14,7 +12,6 @@ import (
 func TestDecisionsOnTheWayBack(t *testing.T) {
 	t.Parallel()
 	a := told(t)
-	a.source = intent.PodsAPI
 	a.start("owner", gpus)
 	var saved struct {
 		Decisions []struct {
