@@ -35,6 +35,7 @@ type storm struct {
 	saved         []byte // state in the coordinator's file
 	faulted       int    // number of faults
 	admitted      int
+	steps         int
 	most          int // admissions of the simulation
 	questions     int // of the kubelet
 }
@@ -204,6 +205,7 @@ func (s *storm) Allocate(p *model.Pod, c *model.Container, name string, ids []st
 
 // step lets pods come, end and start, and the kubelet start anew.
 func (s *storm) step() {
+	s.steps++
 	s.kubelet.Start()
 	pods := s.kubelet.Pods()
 	if !s.kubelet.Ready() {
