@@ -407,6 +407,14 @@ func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
 	return true
 }
 
+// mustAdmit gives a container what it wishes, and ends the test if the kubelet would not.
+func (a *admission) mustAdmit(pod kubelet.Pod, container string, w wish) {
+	a.t.Helper()
+	if !a.admit(pod, container, w) {
+		a.t.Fatalf("%v/%s is not admitted", pod, container)
+	}
+}
+
 func (a *admission) aligned(name string, nodes []int) []device.Device {
 	return slices.DeleteFunc(slices.Clone(a.free[name]), func(d device.Device) bool {
 		n, known := d.NUMA.Number()

@@ -31,29 +31,25 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-			first := a.add("first")
-			if !a.admit(first, "worker", wish{2, 2}) {
-				t.Fatal("not admitted")
-			}
+			first, seen := a.add("first"), a.observe()
+			a.mustAdmit(first, "worker", wish{2, 2})
 			taken := a.pods[first]["worker"][vfs]
-			other := a.add("other")
-			if !a.admit(other, "worker", wish{1, 1}) { // by its question PodResources shows the first one's devices
-				t.Fatal("not admitted")
-			}
+			a.mustAdmit(a.add("other"), "worker", wish{1, 1}) // by its question PodResources shows the devices
 			tc.between(a, first)
 			before := a.coordinator.current().version
 			order, refusal := a.allocated(vfs, taken[:1])
-			if tc.refused {
-				if want := "refuse nvidia.com/vf " + taken[0] +
-					": another pod has it"; !strings.HasPrefix(refusal, want) || strings.Contains(refusal, "first") ||
-					order != nil {
-					t.Errorf("answer %v, refusal %q, want %q", order, refusal, want)
+			want := "refuse nvidia.com/vf " + taken[0] + ": another pod has it"
+			switch {
+			case !tc.refused:
+				if refusal != "" || len(order) != 1 {
+					t.Errorf("answer %v, refusal %q", order, refusal)
 				}
-				if a.coordinator.current().version != before {
-					t.Error("what was refused counts as given")
-				}
-			} else if refusal != "" || len(order) != 1 {
-				t.Errorf("answer %v, refusal %q", order, refusal)
+			case !strings.HasPrefix(refusal, want) || strings.Contains(refusal, "first") || order != nil:
+				t.Errorf("answer %v, refusal %q, want %q", order, refusal, want)
+			case a.coordinator.current().version != before:
+				t.Error("what was refused counts as given")
+			case seen.last.Refusal != refusal || seen.outcomes[RefusedDouble] != 1:
+				t.Errorf("refusal %q was observed as %+v", refusal, seen.last)
 			}
 		})
 	}
@@ -65,9 +61,7 @@ func TestDeviceOfThePodBeforeIsRefused(t *testing.T) {
 	for seed := range uint64(4) { // either half first
 		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
 		first := a.add("first")
-		if !a.admit(first, "worker", wish{2, 2}) {
-			t.Fatal("not admitted")
-		}
+		a.mustAdmit(first, "worker", wish{2, 2})
 		for name, ids := range a.pods[first]["worker"] {
 			known := a.coordinator.holderOf(name, ids[0])
 			if _, refusal := a.allocated(name, ids[:1]); refusal == "" && known == "team/first/worker" {

@@ -18,9 +18,7 @@ func TestEndedPodsHaveNothing(t *testing.T) {
 	t.Parallel()
 	eachSource(t, everySource, func(t *testing.T, a *admission) {
 		for _, name := range []string{"ends", "stays", "newest"} {
-			if !a.admit(a.pending(name, wish{1, 1}).Pod, "c", wish{1, 1}) {
-				t.Fatal("not admitted")
-			}
+			a.mustAdmit(a.pending(name, wish{1, 1}).Pod, "c", wish{1, 1})
 		}
 		a.wantStatus(6, "")
 		a.remove(a.order[0])
@@ -55,9 +53,7 @@ func (a *admission) wantStatus(allocated int, ended string) {
 func TestMetricsKnowTheNewest(t *testing.T) {
 	t.Parallel()
 	eachSource(t, certain, func(t *testing.T, a *admission) {
-		if !a.admit(a.pending("first", wish{1, 1}).Pod, "c", wish{1, 1}) {
-			t.Fatal("not admitted")
-		}
+		a.mustAdmit(a.pending("first", wish{1, 1}).Pod, "c", wish{1, 1})
 		pod := a.pending("apart", wish{1, 1}).Pod
 		a.pods[pod]["c"] = kubelet.Devices{}
 		farthest := a.free[vfs][len(a.free[vfs])-1]
@@ -80,9 +76,7 @@ func TestMetricsAskNowAndThen(t *testing.T) {
 	t.Parallel()
 	a := untold(t)
 	for _, name := range []string{"one", "two"} {
-		if !a.admit(a.pending(name, wish{1, 1}).Pod, "c", wish{1, 1}) {
-			t.Fatal("not admitted")
-		}
+		a.mustAdmit(a.pending(name, wish{1, 1}).Pod, "c", wish{1, 1})
 	}
 	asked := 0
 	get := sourcesOf(a.coordinator).get

@@ -23,9 +23,7 @@ func TestExplain(t *testing.T) {
 	for seed := range uint64(6) {
 		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
 		for i := range 3 {
-			if !a.admit(a.add(fmt.Sprint("pod-", i)), "worker", wish{2, 2}) {
-				t.Fatal("not admitted")
-			}
+			a.mustAdmit(a.add(fmt.Sprint("pod-", i)), "worker", wish{2, 2})
 		}
 		for i := range 3 { // the newest too, of which no look has told
 			pod := kubelet.Pod{Namespace: "team", Name: fmt.Sprint("pod-", i)}
@@ -81,9 +79,7 @@ func TestFailedIsExplained(t *testing.T) {
 	a.freeAll()
 	a.free[vfs] = slices.DeleteFunc(a.free[vfs], func(d device.Device) bool { return !d.Healthy })
 	a.announce()
-	if !a.admit(a.add("pod"), "worker", wish{1, 1}) {
-		t.Fatal("not admitted")
-	}
+	a.mustAdmit(a.add("pod"), "worker", wish{1, 1})
 	decisions, err := a.coordinator.Explain(t.Context(), "team", "pod", "worker")
 	if err != nil || len(decisions) == 0 {
 		t.Fatal(decisions, err)
@@ -145,9 +141,7 @@ func TestExplainLasts(t *testing.T) {
 	t.Parallel()
 	a := untold(t)
 	for i := range 2 {
-		if !a.admit(a.add(fmt.Sprint("pod-", i)), "worker", wish{2, 2}) {
-			t.Fatal("not admitted")
-		}
+		a.mustAdmit(a.add(fmt.Sprint("pod-", i)), "worker", wish{2, 2})
 	}
 	explain := func() (told []*api.Decision) {
 		for _, name := range []string{"pod-0", "pod-1"} {

@@ -18,15 +18,11 @@ func TestGonePodWithoutALook(t *testing.T) {
 		a := newAdmission(t, "oci-mi300x-derived", 4, seed%4 > 0, seed)
 		a.keepCheckpoint()
 		for _, name := range []string{"stays", "goes"} {
-			if !a.admit(a.add(name), "worker", wish{2, 2}) {
-				t.Fatalf("seed %d: %s is not admitted", seed, name)
-			}
+			a.mustAdmit(a.add(name), "worker", wish{2, 2})
 		}
 		a.remove(a.order[1])
 		a.away = true
-		if !a.admit(a.add("next"), "worker", wish{2, 2}) {
-			t.Fatalf("seed %d: the next pod is not admitted", seed)
-		}
+		a.mustAdmit(a.add("next"), "worker", wish{2, 2})
 	}
 }
 

@@ -21,9 +21,7 @@ func TestMissedAllocate(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, GPU %d", alignment, nth), func(t *testing.T) {
 				eachSource(t, everySource, func(t *testing.T, a *admission) {
 					a.coordinator.Alignment = alignment
-					if !a.admit(a.pending("before", wish{1, 1}).Pod, "c", wish{1, 1}) {
-						t.Fatal("not admitted")
-					}
+					a.mustAdmit(a.pending("before", wish{1, 1}).Pod, "c", wish{1, 1})
 					pod := a.pending("pod", wish{1, 1}).Pod
 					gpu := a.aligned(gpus, []int{0})[nth%len(a.aligned(gpus, []int{0}))].ID
 					a.miss(pod, gpu)
@@ -90,9 +88,7 @@ func TestLeftOverOfAnInitContainer(t *testing.T) {
 					t.Errorf("GPU %s of the init container is free when %s asks", id, next.Name)
 				}
 			}
-			if !a.admit(next, "c", wish{1, 1}) {
-				t.Fatal("not admitted")
-			}
+			a.mustAdmit(next, "c", wish{1, 1})
 		}
 	})
 }
@@ -149,9 +145,7 @@ func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
 		a.source = source
 		a.keepCheckpoint()
 		newest := a.pending("newest", wish{1, 1}).Pod
-		if !a.admit(newest, "c", wish{1, 1}) {
-			t.Fatal("not admitted")
-		}
+		a.mustAdmit(newest, "c", wish{1, 1})
 		gpu, vf := a.pods[newest]["c"][gpus][0], a.pods[newest]["c"][vfs][0]
 		a.unlisted = true
 		a.pending("next", wish{1, 1})

@@ -91,23 +91,6 @@ func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreObserved(t *testing.T) {
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	seen := a.observe()
-	first := a.add("first")
-	if !a.admit(first, "worker", wish{2, 2}) {
-		t.Fatal("not admitted")
-	}
-	taken := a.pods[first]["worker"][vfs]
-	if !a.admit(a.add("other"), "worker", wish{1, 1}) {
-		t.Fatal("not admitted")
-	}
-	if _, refusal := a.allocated(vfs, taken[:1]); refusal == "" || seen.last.Refusal != refusal ||
-		seen.outcomes[RefusedDouble] != 1 {
-		t.Errorf("refusal %q was observed as %+v", refusal, seen.last)
-	}
-}
-
 // apart gives a pod a GPU and a VF on different switches, and returns the last refusal.
 func (a *admission) apart() (pod kubelet.Pod, gpu, vf, refusal string) {
 	a.t.Helper()

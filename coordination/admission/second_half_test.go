@@ -92,9 +92,7 @@ func TestSecondHalfLeavesOutWhatAnotherPodHas(t *testing.T) {
 		a := newAdmission(t, "oci-mi300x-derived", 4, seed%2 == 0, seed)
 		a.keepCheckpoint()
 		owner := a.add("owner")
-		if !a.admit(owner, "worker", wish{1, 1}) {
-			t.Fatal("not admitted")
-		}
+		a.mustAdmit(owner, "worker", wish{1, 1})
 		pod := a.add("pod")
 		a.pods[pod]["c"] = kubelet.Devices{}
 		a.serve(pod, gpus, 0, 2)
