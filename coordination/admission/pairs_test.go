@@ -5,9 +5,11 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,5 +163,101 @@ func TestASlowWriteHasWhatCameSince(t *testing.T) {
 	c.state.Store(newState(slow.tree))
 	if got := pairedDevices(slow, slow.open, c.current()); len(got) != 1 {
 		t.Errorf("another container is being admitted; the first one has %v, want the VF", got)
+	}
+}
+
+// A client that requests one pairs file after the other for the same VFs gets no more files than a container
+// can have resources, and the same file does not count again.
+func TestPairsFilesOfContainerAreBounded(t *testing.T) {
+	t.Parallel()
+	a, dir := newPaired(t)
+	c := a.coordinator
+	vf := a.all[vfs][2]
+	a.giveVF("c", vf)
+	named := []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}}
+	for n := range device.MaxResources + 2 {
+		file := filepath.Join(dir, fmt.Sprint(n, ".json"))
+		for range 2 {
+			if _, written, _ := c.Pair(vfs, []string{vf.ID}, file, named); written != (n < device.MaxResources) {
+				t.Errorf("file %d: written %t", n, written)
+			}
+		}
+	}
+	last := c.current().open
+	if len(last.Files) != device.MaxResources || len(last.VFs) != device.MaxResources {
+		t.Errorf("%d files and %d VFs are remembered, want %d each", len(last.Files), len(last.VFs),
+			device.MaxResources)
+	}
+}
+
+// Before PodResources shows the container, an Allocate of other GPUs at once after its VFs shows that the VFs
+// may be of the container of either GPUs: the pairs file names no GPU. Without the checkpoint that shows
+// unfinished allocation the GPUs are the next container's.
+func TestPairsFileWithGPUsInDoubt(t *testing.T) {
+	t.Parallel()
+	for unreadable, want := range map[bool]int{false: 0, true: 2} {
+		a, dir := newPaired(t)
+		first, second, vf := a.all[gpus][2], a.all[gpus][3], a.all[vfs][2]
+		a.allocated(gpus, []string{first.ID, second.ID})
+		a.now = a.now.Add(time.Millisecond)
+		a.allocated(vfs, []string{vf.ID})
+		file := filepath.Join(dir, "c.json")
+		a.pair(vf, file)
+		if unreadable {
+			a.kubeletDir = t.TempDir()
+		}
+		a.allocated(gpus, []string{a.all[gpus][1].ID})
+		got, err := pairs.Read(file)
+		named := slices.DeleteFunc(slices.Clone(got.Pairs), func(p pairs.Pair) bool { return p.GPU == nil })
+		if err != nil || len(named) != want || len(got.Pairs) != max(1, want) || got.Pairs[0].VF.ID != vf.ID {
+			t.Errorf("unreadable %t: %+v, %v; want VF %s with %d GPUs", unreadable, got.Pairs, err, vf.ID, want)
+		}
+	}
+}
+
+// newPaired returns an admission with a folder of pairs files.
+func newPaired(t *testing.T) (a *admission, dir string) {
+	t.Helper()
+	a = newAdmission(t, "oci-mi300x-derived", 1, true, 1)
+	a.keepCheckpoint()
+	return a, a.movePairs()
+}
+
+// pair has the plugin ask for a pairs file with the VF that was just given.
+func (a *admission) pair(vf device.Device, file string) {
+	all := []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}}
+	_, _, _ = a.coordinator.Pair(vfs, []string{vf.ID}, file, all)
+}
+
+// giveVF gives a VF to a container of the only pod.
+func (a *admission) giveVF(container string, vf device.Device) {
+	a.t.Helper()
+	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
+	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{container: {}}
+	a.now = a.now.Add(time.Second)
+	a.prefer(vfs, []string{vf.ID}, nil, 1)
+	a.allocated(vfs, []string{vf.ID})
+}
+
+// TestPairsOfAnUnannouncedResource: the announcement of a resource beyond the limits (device.MaxDevices)
+// is not sent, and its plugin works on: the coordinator records its Allocates, and its pairs file is asked
+// for. The answer then has no pair, no call panics, and the coordinator writes the file.
+func TestPairsOfAnUnannouncedResource(t *testing.T) {
+	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
+	const shared = "rdma/hca_shared"
+	ids := []string{"0000:0c:00.0::1"}
+	taken, err := a.coordinator.Allocated(t.Context(), shared, ids)
+	if err != nil || taken.GetRefusal() != "" {
+		t.Fatal(taken, err)
+	}
+	defer func() {
+		if cause := recover(); cause != nil {
+			t.Errorf("panic: %v", cause)
+		}
+	}()
+	file := filepath.Join(a.movePairs(), "pairs.json")
+	served, written, _ := a.coordinator.Pair(shared, ids, file, []pairs.VF{{ID: ids[0]}})
+	if len(served) > 0 || !written {
+		t.Errorf("pairs %v, file written: %v", served, written)
 	}
 }

@@ -60,52 +60,6 @@ func (a *admission) successor(now func() time.Time) *Coordinator {
 	return next
 }
 
-// withLostRecords returns an admission under a kubelet that has started without its records, and the VF of
-// its running container team/owner/c.
-func withLostRecords(t *testing.T) (a *admission, vf string) {
-	t.Helper()
-	a = told(t)
-	owner, held := a.start("owner", vfs)
-	second := a.pending("second", wish{1, 0}).Pod
-	a.serve(second, gpus, 0, 1)
-	sourcesOf(a.coordinator).life = func() string { return "a later kubelet" }
-	a.pods[owner], a.pods[second] = map[string]kubelet.Devices{"c": {}}, map[string]kubelet.Devices{"c": {}}
-	clear(a.recordedPods)
-	a.record()
-	return a, held[0]
-}
-
-// A kubelet that has lost its records shows running containers without devices. The coordinator keeps what
-// they have, as does the next server.
-func TestLostRecordsAfterATakeover(t *testing.T) {
-	t.Parallel()
-	a, vf := withLostRecords(t)
-	for _, server := range []string{"this", "next"} {
-		a.pending(server, wish{1, 0})
-		a.ask(gpus, 0, 1)
-		if got := a.coordinator.holderOf(vfs, vf); got != "team/owner/c" {
-			t.Errorf("%s server: the VF is held by %q", server, got)
-		}
-		a.takeOver()
-		if got := a.coordinator.holderOf(vfs, vf); got != "team/owner/c" {
-			t.Errorf("the server after %s: the VF is held by %q", server, got)
-		}
-	}
-}
-
-// The server and the kubelet start at the same time, the kubelet without its records: the file has the
-// holders of the last search.
-func TestRecordsAreLostWithTheServer(t *testing.T) {
-	t.Parallel()
-	a, vf := withLostRecords(t)
-	a.takeOver()
-	a.pending("third", wish{1, 0})
-	a.ask(gpus, 0, 1)
-	if got := a.coordinator.holderOf(vfs, vf); got != "team/owner/c" {
-		t.Errorf("the VF is held by %q", got)
-	}
-}
-
 // A decision names the UID of its pod and whether the pod has the devices, after a takeover too: explain
 // tells a pod from its successor.
 func TestDecisionsNameThePod(t *testing.T) {

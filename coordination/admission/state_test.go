@@ -3,6 +3,8 @@
 package admission
 
 import (
+	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -66,5 +68,97 @@ func TestRejectedContainerFreesItsOwnDevices(t *testing.T) {
 		if len(s.found) != left || len(s.allocates) > 0 {
 			t.Errorf("kubelet %q: %d holders, %d Allocates", life, len(s.found), len(s.allocates))
 		}
+	}
+}
+
+// An Allocate without a question can seem to be the other half of the container before. As soon as a look
+// shows both containers, the newest one has its own devices alone.
+func TestContainerThatALookShowsTwice(t *testing.T) {
+	before := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "before"}, Name: "c"}
+	newest := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "newest"}, Name: "c"}
+	vfs, gpus := kubelet.Devices{"vf": {"v0"}}, kubelet.Devices{"gpu": {"g0"}}
+	both := kubelet.Devices{"vf": {"v0"}, "gpu": {"g0"}}
+	for _, c := range []struct {
+		name    string
+		shown   map[kubelet.Container]kubelet.Devices
+		owner   *kubelet.Container
+		devices kubelet.Devices
+	}{
+		{"both", map[kubelet.Container]kubelet.Devices{before: vfs, newest: gpus}, &newest, gpus},
+		{"one with both", map[kubelet.Container]kubelet.Devices{newest: both}, &newest, both},
+		{"only the one before", map[kubelet.Container]kubelet.Devices{before: vfs}, nil, gpus},
+		{"only the newest", map[kubelet.Container]kubelet.Devices{newest: gpus}, &newest, gpus},
+		{"none", nil, nil, both},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for range 20 { // in any order of the containers
+				given := recipient{ID: 1}.WithDevices("vf", vfs["vf"]).WithDevices("gpu", gpus["gpu"])
+				got := given.ShownIn(kubelet.Read(kubelet.View{Containers: c.shown}, nil))
+				if !reflect.DeepEqual(got.Owner, c.owner) || !reflect.DeepEqual(got.Devices, c.devices) {
+					t.Fatalf("owner %v, devices %v; want %v, %v", got.Owner, got.Devices, c.owner, c.devices)
+				}
+			}
+		})
+	}
+}
+
+// A container is immutable: its devices stay, whatever a later state adds.
+func TestWithDevicesKeepsTheContainer(t *testing.T) {
+	t.Parallel()
+	first := recipient{}.WithDevices(gpus, []string{"g1"})
+	second := first.WithDevices(vfs, []string{"v1"})
+	if !first.Lacks(vfs) || second.Lacks(gpus) || second.Lacks(vfs) || second.Newest != vfs {
+		t.Errorf("first %+v, second %+v", first, second)
+	}
+}
+
+// A plan for the devices of an Allocate clears the pod of the plan, and no other holder: the kubelet can hand
+// out a device twice that the plan had to include.
+func TestPlanClearsItsOwnPodAlone(t *testing.T) {
+	t.Parallel()
+	own, other, now := kubelet.Pod{Name: "own"}, kubelet.Pod{Name: "other"}, time.Now()
+	for planned, want := range map[string][]kubelet.Pod{"g2": {other}, "g3": {own, other}} {
+		s := newState(nil)
+		s.hold(holders.Holders{
+			{Pod: own, Name: "init", Devices: kubelet.Devices{gpus: {"g1"}}},
+			{Pod: other, Name: "c", Devices: kubelet.Devices{gpus: {"g2"}}},
+		})
+		s.open = &openAdmission{
+			Container: &recipient{Owner: &kubelet.Container{Pod: own, Name: "c"}},
+			Plan: &plan{
+				Devices: map[string][]string{gpus: {"g1", planned}}, Expires: now.Add(time.Second),
+			},
+		}
+		found := s.suspects(gpus, []string{"g1", "g2"}, now)
+		if len(found) != len(want) {
+			t.Fatalf("a plan with %s: %v, want %v", planned, found, want)
+		}
+		for i := range want {
+			if found[i].pod != want[i] || !found[i].owner {
+				t.Errorf("a plan with %s: %v, want %v", planned, found, want)
+			}
+		}
+	}
+}
+
+// TestSuspectsOfSeveralDevices: a pod that is known to hold one of the devices is no mere guess for another,
+// and a few suspects are enough.
+func TestSuspectsOfSeveralDevices(t *testing.T) {
+	t.Parallel()
+	owner, now := kubelet.Pod{Name: "owner"}, time.Now()
+	pods := []kubelet.Pod{owner}
+	for i := range maxSuspects {
+		pods = append(pods, kubelet.Pod{Name: fmt.Sprint("guess-", i)})
+	}
+	s := newState(nil)
+	s.hold(holders.Holders{
+		{Devices: kubelet.Devices{gpus: {"g1"}}}, {Pod: owner, Name: "c", Devices: kubelet.Devices{gpus: {"g2"}}},
+	})
+	s.open = &openAdmission{
+		Container: &recipient{Pods: pods, Devices: kubelet.Devices{gpus: {"g1"}}},
+	}
+	found := s.suspects(gpus, []string{"g1", "g2"}, now)
+	if len(found) != maxSuspects || found[0] != (suspect{owner, true}) || found[1] != (suspect{pods[1], false}) {
+		t.Errorf("got %v", found)
 	}
 }

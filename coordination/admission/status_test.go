@@ -3,13 +3,18 @@
 package admission
 
 import (
+	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
 const a, b, bridge = "0000:08:00.0", "0000:09:00.0", "pci0000:80"
@@ -99,4 +104,69 @@ func TestUnitsCountOnce(t *testing.T) {
 	if diff := cmp.Diff(want, got, counted...); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// Without a request source the checkpoint has only the UID of the newest pod. Status names the pod all the
+// same, also after a List between the halves has shown the owner.
+func TestOwnerOfTheNewestPod(t *testing.T) {
+	t.Parallel()
+	for name, pause := range map[string]time.Duration{"at once": 0, "after a moment": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+			a.keepCheckpoint()
+			pod := a.add("train-0")
+			a.serve(pod, gpus, 0, 2)
+			a.now = a.now.Add(pause)
+			a.serve(pod, vfs, 0, 2)
+			a.keep(pod)
+			held := 0
+			for _, r := range a.coordinator.Resources() {
+				for _, d := range r.GetDevices() {
+					if !d.GetAllocated() {
+						continue
+					}
+					if held++; d.GetOwner().GetPod() != pod.Name {
+						t.Errorf("%s has the owner %v", d.GetDevice().GetId(), d.GetOwner())
+					}
+				}
+			}
+			if held != 4 {
+				t.Errorf("%d devices are held", held)
+			}
+		})
+	}
+}
+
+// The kubelet hangs. Three people ask for the status, and wait for one survey together; a fourth, who waits
+// for 100 ms at most, gets the status by the last decision then.
+func TestSurveyIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+		reads := 0
+		sourcesOf(a.coordinator).get = hangOf
+		sourcesOf(a.coordinator).pods = func(ctx context.Context) (intent.Answer, error) {
+			reads++
+			return hang[intent.Answer](ctx)
+		}
+		begun := time.Now()
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() { a.coordinator.Status(context.Background()) })
+		}
+		synctest.Wait()
+		const patience = 100 * time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if got := a.coordinator.Status(ctx); len(got.GetResources()) != 2 {
+			t.Errorf("%d resources", len(got.GetResources()))
+		}
+		if took := time.Since(begun); took != patience {
+			t.Errorf("a caller with a deadline of %v waited %v", patience, took)
+		}
+		all.Wait()
+		if took := time.Since(begun); took != surveyTimeout || reads != 1 {
+			t.Errorf("the callers took %v and %d reads", took, reads)
+		}
+	})
 }
