@@ -3,14 +3,16 @@
 package main
 
 import (
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,10 +21,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/podsapi"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // sick is a machine and a kubelet laid out in a folder, healthy until a test changes something.
@@ -112,7 +113,15 @@ func failed(namespace, name, reason string) corev1.Pod {
 	}
 }
 
-func (s *sick) path(name string) string { return filepath.Join(s.root, name) }
+// path returns the place of a file; a name that begins with the address of a PCI function is one of its
+// files.
+func (s *sick) path(name string) string {
+	address, _, _ := strings.Cut(name, "/")
+	if _, err := topology.ParseAddress(address); err == nil {
+		name = "sys/bus/pci/devices/" + name
+	}
+	return filepath.Join(s.root, name)
+}
 
 func (s *sick) check(err error) {
 	s.t.Helper()
@@ -145,22 +154,6 @@ func (s *sick) listen(name string) {
 	listener, err := net.Listen("unix", s.path(name))
 	s.check(err)
 	s.t.Cleanup(func() { listener.Close() })
-}
-
-// device is a file of a PCI function.
-func (s *sick) device(address, file string) string {
-	return "sys/bus/pci/devices/" + address + "/" + file
-}
-
-// kubelet replaces lines of the kubelet's configuration.
-func (s *sick) kubelet(oldNew ...string) {
-	s.t.Helper()
-	for i := 0; i < len(oldNew); i += 2 {
-		if !strings.Contains(healthyKubelet, oldNew[i]) {
-			s.t.Fatalf("the configuration does not have %q", oldNew[i])
-		}
-	}
-	s.write("kubelet/config.yaml", strings.NewReplacer(oldNew...).Replace(healthyKubelet))
 }
 
 // process lays out the kubelet's process: root's, in the node's namespaces, and started just now.
@@ -249,27 +242,6 @@ func (s *sick) command(args ...string) []string {
 	}, s.args, args)
 }
 
-// findings runs tandem doctor.
-func (s *sick) findings() []doctor.Finding {
-	s.t.Helper()
-	code, stdout, stderr := run(s.command("-o", "json")...)
-	var found doctor.Findings
-	if err := json.Unmarshal([]byte(stdout), &found); err != nil || found.Findings == nil {
-		s.t.Fatalf("%v: exit code %d, %s%s", err, code, stdout, stderr)
-	}
-	findings, want := found.Findings, cli.ExitOK
-	if len(findings) > 0 {
-		want = cli.ExitUnknown
-	}
-	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }) {
-		want = cli.ExitFound
-	}
-	if code != want || stderr != "" {
-		s.t.Errorf("exit code %d, want %d; standard error %q", code, want, stderr)
-	}
-	return findings
-}
-
 // symlink creates a link with a relative target, resolving links on the way.
 func (s *sick) symlink(target, name string) {
 	s.t.Helper()
@@ -283,29 +255,102 @@ func (s *sick) symlink(target, name string) {
 // withoutVFs takes the VFs of a PF away as the kernel does when 0 is written to sriov_numvfs.
 func (s *sick) withoutVFs(pf string) {
 	s.t.Helper()
-	links, err := filepath.Glob(s.path(s.device(pf, "virtfn*")))
+	links, err := filepath.Glob(s.path(pf + "/virtfn*"))
 	s.check(err)
 	for _, link := range links {
 		vf, err := os.Readlink(link)
 		s.check(err)
-		name := "sys/bus/pci/devices/" + filepath.Base(vf)
+		name := filepath.Base(vf)
 		place, err := filepath.EvalSymlinks(s.path(name))
 		s.check(err)
 		s.check(os.RemoveAll(place))
 		s.check(os.Remove(s.path(name)))
 		s.check(os.Remove(link))
 	}
-	s.write(s.device(pf, "sriov_numvfs"), "0\n")
+	s.write(pf+"/sriov_numvfs", "0\n")
 }
 
-func (s *sick) checkpoint(registered string) {
+// eightNodes gives each of the eight root complexes with a GPU, and a share of the CPUs, a NUMA node of its
+// own, as with NPS4 on two sockets.
+func (s *sick) eightNodes() {
 	s.t.Helper()
-	s.write("kubelet/device-plugins/kubelet_internal_checkpoint",
-		`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":`+registered+`},"Checksum":1}`)
+	functions, err := filepath.Glob(s.path("sys/bus/pci/devices/*"))
+	s.check(err)
+	roots := map[string][]string{}
+	for _, function := range functions {
+		place, err := filepath.EvalSymlinks(function)
+		s.check(err)
+		_, below, _ := strings.Cut(place, "/devices/")
+		root, _, _ := strings.Cut(below, "/")
+		roots[root] = append(roots[root], filepath.Base(function))
+	}
+	number := 0
+	for _, root := range slices.Sorted(maps.Keys(roots)) {
+		if len(roots[root]) < 3 { // neither GPU nor NIC
+			continue
+		}
+		for _, address := range roots[root] {
+			s.write(address+"/numa_node", fmt.Sprintln(number))
+		}
+		number++
+	}
+	if number != 8 {
+		s.t.Fatalf("%d root complexes with devices, want 8", number)
+	}
+	s.write("sys/devices/system/node/online", "0-7\n")
+	for node := range 8 {
+		cpus := fmt.Sprintf("%d-%d\n", 28*node, 28*node+27)
+		s.write(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", node), cpus)
+	}
 }
 
-// noExclusion offers VFs with their NUMA nodes.
-func (s *sick) noExclusion() {
+// halve moves the devices of the upper four of eight NUMA nodes to the lower four.
+func (s *sick) halve() {
 	s.t.Helper()
-	s.write("config.json", strings.Replace(everyVF, `"excludeTopology": true`, `"excludeTopology": false`, 1))
+	functions, err := filepath.Glob(s.path("sys/bus/pci/devices/*"))
+	s.check(err)
+	for _, function := range functions {
+		name := filepath.Base(function) + "/numa_node"
+		content, err := os.ReadFile(s.path(name))
+		s.check(err)
+		if number, err := strconv.Atoi(strings.TrimSpace(string(content))); err == nil && number >= 4 {
+			s.write(name, fmt.Sprintln(number-4))
+		}
+	}
+}
+
+// oneNode gives all CPUs to the first NUMA node.
+func (s *sick) oneNode() {
+	s.t.Helper()
+	s.write("sys/devices/system/node/node0/cpulist", "0-63\n")
+	for number := 1; number < 8; number++ {
+		s.write(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", number), "\n")
+	}
+}
+
+// configSpace returns the configuration space of a port whose ACS control register has a value, after another
+// capability. Without a value it is the part that every user can read.
+func configSpace(t *testing.T, control []string) string {
+	t.Helper()
+	config := make([]byte, 4096)
+	if len(control) == 0 {
+		return string(config[:64])
+	}
+	value, err := strconv.ParseUint(control[0], 16, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// advanced error reporting, the next at 0x140
+	binary.LittleEndian.PutUint32(config[0x100:], 0x0001|1<<16|0x140<<20)
+	binary.LittleEndian.PutUint32(config[0x140:], 0x000d|1<<16)
+	binary.LittleEndian.PutUint16(config[0x146:], uint16(value))
+	return string(config)
+}
+
+// bridges returns the ports above a PCI function.
+func (s *sick) bridges(address string) []string {
+	s.t.Helper()
+	target, err := os.Readlink(s.path("sys/bus/pci/devices/" + address))
+	s.check(err)
+	return strings.Split(filepath.Dir(target), "/")[5:] // ../../../devices/pci….
 }

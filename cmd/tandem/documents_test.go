@@ -142,7 +142,7 @@ func TestDocumentsOfANode(t *testing.T) {
 // TestDocumentOfAPod sets environment variables, so it is not parallel.
 func TestDocumentOfAPod(t *testing.T) {
 	pod := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1)
-	_, stdout, _ := pod.with("-o", "json").verify()
+	_, stdout, _ := pod.verify("-o", "json")
 	validate(t, "verify", stdout)
 }
 

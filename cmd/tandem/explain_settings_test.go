@@ -31,7 +31,7 @@ func TestRejectionBySettings(t *testing.T) {
 				"--config-dir="+s.path("drop-ins"), "--topology-manager-policy=single-numa-node")
 			s.pods.Store(&[]corev1.Pod{failed("team", "train-1", intent.TopologyAffinity)})
 			run := filepath.Join(t.TempDir(), "run")
-			runPlugins(t, run)
+			twoPairs().run(t, run)
 			folders := coordinator.Folders{RunDir: run, KubeletDir: s.path("kubelet"), ProcRoot: s.path("proc")}
 			known, err := folders.Explain(t.Context(), coordinator.PodQuestion{Namespace: "team", Pod: "train-1"})
 			r := known.Rejection

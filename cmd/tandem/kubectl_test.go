@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -36,13 +35,13 @@ func theCluster(t *testing.T) *podServer {
 	used := onMachine(t, "oci-mi300x-derived", 1)
 	gpus, vfs := used.GetResources()[0].GetDevices(), used.GetResources()[1].GetDevices()
 	give("team/train-0/worker", gpus[0], gpus[1], vfs[0], vfs[2]) // one pair is on two switches
-	serveAs(t, filepath.Join(root, "run"), recordedNode{answer: used})
+	plugins{status: used}.run(t, filepath.Join(root, "run"))
 	serveKubelet(t, filepath.Join(root, "kubelet"), used, []string{"amd.com/gpu", "tandem.dev/rdma_vf"})
 	runDir, kubeletDir := filepath.Join(root, "run"), filepath.Join(root, "kubelet")
 	flags := []string{"--run-dir=" + runDir, "--kubelet-dir=" + kubeletDir}
 	s.add("kube-system/tandem-gpu-b", "tandem-gpu", "gpu-1", itself(t), flags...)
 	s.add("kube-system/tandem-rdma-a", "tandem-rdma", "gpu-1", itself(t), flags...)
-	serveAs(t, filepath.Join(root, "explained"), plugins{})
+	twoPairs().run(t, filepath.Join(root, "explained"))
 	s.add("kube-system/tandem-dra-a", "tandem-dra", "gpu-0", itself(t),
 		"--run-dir="+filepath.Join(root, "explained"),
 		"--kubelet-dir="+filepath.Join(root, "none"), "--node-name=$(NODE_NAME)")
@@ -64,7 +63,7 @@ func theCluster(t *testing.T) *podServer {
 func wholeCluster(t *testing.T) (s *podServer, node *sick) {
 	s, node = theCluster(t), layOut(t, sysfs(t, oci, 4))
 	offered := onMachine(t, oci, 4)
-	node.serve(recordedNode{answer: offered}, nil)
+	node.serve(plugins{status: offered}, podResources{devices: idsOf(offered)})
 	flags := []string{
 		"--sysfs-root=" + node.path("sys"), "--run-dir=" + node.path("run"), "--dev-root=" + node.path("dev"),
 		"--kubelet-dir=" + node.path("kubelet"),
@@ -100,7 +99,11 @@ func wholeCluster(t *testing.T) (s *podServer, node *sick) {
 	s.pods["team/elsewhere"] = failed("team", "elsewhere", "TopologyAffinityError")
 	s.pods["team/ended"] = failed("team", "ended", "Evicted")
 	s.change("team/ended", func(p *corev1.Pod) { p.Spec.NodeName = "best" })
-	serveAs(t, filepath.Join(s.root, "claims"), noClaims{})
+	noClaims := twoPairs()
+	noClaims.explain = func(*api.ExplainRequest) ([]*api.Decision, error) {
+		return nil, errors.New("explain pod team/done: no claim of the pod is prepared on this node now")
+	}
+	noClaims.run(t, filepath.Join(s.root, "claims"))
 	s.add("kube-system/tandem-dra-n", "tandem-dra", "claims", itself(t),
 		"--run-dir="+filepath.Join(s.root, "claims"))
 	s.add("team/done", "done", "claims", nil)
@@ -114,7 +117,14 @@ func TestClusterScript(t *testing.T) {
 	t.Parallel()
 	s, node := wholeCluster(t)
 	kubeconfig, runDir := s.start(), filepath.Join(t.TempDir(), "run")
-	serveAs(t, runDir, decisionsOfTwo{})
+	plugins{explain: func(*api.ExplainRequest) ([]*api.Decision, error) {
+		decision := func(o *api.Owner) *api.Decision { return &api.Decision{Resource: "amd.com/gpu", Container: o} }
+		train := &api.Owner{Namespace: "team", Pod: "train-0", Container: "worker"}
+		return []*api.Decision{
+			decision(train), decision(nil), decision(&api.Owner{Namespace: "a", Pod: "one", Container: "c"}),
+			decision(train),
+		}, nil
+	}}.run(t, runDir)
 	var shown colours
 	places := strings.NewReplacer(node.root, "NODE", s.root, "ROOT")
 	golden.Script{
@@ -165,13 +175,6 @@ func TestClusterStatusOfNone(t *testing.T) {
 	}
 }
 
-// noClaims answers as a DRA driver without claims.
-type noClaims struct{ plugins }
-
-func (noClaims) Explain(context.Context, *api.ExplainRequest) (*api.ExplainResponse, error) {
-	return nil, errors.New("explain pod team/done: no claim of the pod is prepared on this node now")
-}
-
 // TestDocumentedPlugin runs every command of kubectl tandem in the documents.
 func TestDocumentedPlugin(t *testing.T) {
 	t.Parallel()
@@ -180,7 +183,7 @@ func TestDocumentedPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
-	runPlugins(t, node.path("run"))
+	twoPairs().run(t, node.path("run"))
 	s := newPodServer(t)
 	s.add("kube-system/tandem-gpu-a", "tandem-gpu", "NODE", itself(t), "--sysfs-root="+node.path("sys"),
 		"--dev-root="+node.path("dev"), "--run-dir="+node.path("run"), "--kubelet-dir="+node.path("kubelet"))
@@ -200,16 +203,4 @@ func TestDocumentedPlugin(t *testing.T) {
 	if count < 3 {
 		t.Errorf("the documents show %d commands", count)
 	}
-}
-
-// decisionsOfTwo are plugins with decisions for two pods, and for an unknown owner.
-type decisionsOfTwo struct{ plugins }
-
-func (decisionsOfTwo) Explain(context.Context, *api.ExplainRequest) (*api.ExplainResponse, error) {
-	decision := func(o *api.Owner) *api.Decision { return &api.Decision{Resource: "amd.com/gpu", Container: o} }
-	train := &api.Owner{Namespace: "team", Pod: "train-0", Container: "worker"}
-	return &api.ExplainResponse{Decisions: []*api.Decision{
-		decision(train), decision(nil), decision(&api.Owner{Namespace: "a", Pod: "one", Container: "c"}),
-		decision(train),
-	}}, nil
 }

@@ -3,11 +3,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,11 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
@@ -37,9 +32,9 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 	sys := sysfs(t, "oci-mi300x-derived", 4)
 	node := layOut(t, sys)
-	runPlugins(t, node.path("run"))
+	twoPairs().run(t, node.path("run"))
 	inPod := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1)
-	perftest(t, map[string]string{"mlx5_8": "392.40", "mlx5_9": "388.10"})
+	perftest(t, []string{"mlx5_8=392.40", "mlx5_9=388.10"})
 	for name, value := range inPod.env {
 		t.Setenv(name, value)
 	}
@@ -141,54 +136,4 @@ func roots(t *testing.T, c docs.Command, at func(string) string) (flags []string
 		}
 	}
 	return flags
-}
-
-// plugins answer like two plugins that have allocated two pairs to team/train-0.
-type plugins struct {
-	api.UnimplementedCoordinationServer
-}
-
-func runPlugins(t *testing.T, runDir string) {
-	t.Helper()
-	serveAs(t, runDir, plugins{})
-}
-
-// serveAs answers in a run folder as the plugins would.
-func serveAs(t *testing.T, runDir string, answers api.CoordinationServer) {
-	t.Helper()
-	if err := os.Mkdir(runDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", coordination.SocketPath(runDir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	api.RegisterCoordinationServer(server, answers)
-	go func() { _ = server.Serve(listener) }() // until stopped
-	t.Cleanup(server.Stop)
-}
-
-func (plugins) Status(context.Context, *api.StatusRequest) (*api.StatusResponse, error) {
-	owner := &api.Owner{Namespace: "team", Pod: "train-0", Container: "worker"}
-	resource := func(name, kind string, addresses ...string) *api.Resource {
-		r := &api.Resource{Name: name, Kind: kind, Connected: true}
-		for _, a := range addresses {
-			r.Devices = append(r.Devices, &api.DeviceStatus{
-				Device: &api.Device{Id: a, Address: a, Healthy: true}, Allocated: true, Owner: owner,
-			})
-		}
-		return r
-	}
-	return &api.StatusResponse{Pid: 7, Protocol: 1, Resources: []*api.Resource{
-		resource("amd.com/gpu", "gpu", ociGPU0, ociGPU1), resource("tandem.dev/rdma_vf", "vf", ociVF0, ociVF1),
-	}}, nil
-}
-
-func (plugins) Explain(_ context.Context, r *api.ExplainRequest) (*api.ExplainResponse, error) {
-	return &api.ExplainResponse{Decisions: []*api.Decision{{
-		Container: &api.Owner{Namespace: r.GetNamespace(), Pod: r.GetPod(), Container: "worker"},
-		Resource:  "amd.com/gpu", Asked: true, Size: 2, Chosen: []string{ociGPU0, ociGPU1},
-		Allocated: []string{ociGPU0, ociGPU1},
-	}}}, nil
 }

@@ -21,7 +21,7 @@ import (
 // TestScripts: what the commands print of recorded machines, and of wrong arguments.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"doctor", "errors", "help", "plan", "slices", "topo"} {
+	for _, file := range []string{"doctor", "errors", "help", "plan", "record", "slices", "topo"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			golden.Script{
@@ -36,18 +36,18 @@ func TestScripts(t *testing.T) {
 // machine, sysfs:MACHINE/VFS for its sysfs, and others.
 func wordOf(t *testing.T, name string) string {
 	t.Helper()
-	machine, asFolder := strings.CutPrefix(name, "sysfs:")
-	machine, vfs, hasVFs := strings.Cut(machine, "/")
-	perPF, _ := strconv.Atoi(vfs)
-	switch {
-	case asFolder:
+	if machine, found := strings.CutPrefix(name, "sysfs:"); found {
+		machine, perPF := machineOf(machine)
 		return sysfs(t, machine, perPF)
-	case hasVFs:
+	}
+	if machine, perPF := machineOf(name); machine != name {
 		return withVFs(t, machine, perPF)
 	}
 	switch name {
 	case "empty":
 		return t.TempDir()
+	case "new-file":
+		return filepath.Join(t.TempDir(), "new.txt")
 	case "nics":
 		return sysfstest.ConnectX7().Folder(t)
 	case "bridges":
@@ -66,6 +66,13 @@ func wordOf(t *testing.T, name string) string {
 	default:
 		return recorded(name)
 	}
+}
+
+// machineOf splits MACHINE/VFS.
+func machineOf(name string) (machine string, perPF int) {
+	machine, vfs, _ := strings.Cut(name, "/")
+	perPF, _ = strconv.Atoi(vfs)
+	return machine, perPF
 }
 
 // changed returns the sysfs of a machine with changed files.

@@ -6,20 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/tandem-k8s/tandem/coordination/api"
 )
-
-// idsOf returns the IDs of all devices by resource.
-func idsOf(answer *api.StatusResponse) map[string][]string {
-	ids := map[string][]string{}
-	for _, r := range answer.GetResources() {
-		for _, d := range r.GetDevices() {
-			ids[r.GetName()] = append(ids[r.GetName()], d.GetDevice().GetId())
-		}
-	}
-	return ids
-}
 
 // TestStatusOfRegistration: a resource is registered if the kubelet has its devices. If another plugin has
 // registered the name later, the kubelet has that plugin's devices, and gives those to pods.
@@ -43,8 +30,8 @@ func TestStatusOfRegistration(t *testing.T) {
 			}
 			runDir, kubeletDir := filepath.Join(s.root, "run"), filepath.Join(s.root, "kubelet")
 			flags := []string{"--run-dir=" + runDir, "--kubelet-dir=" + kubeletDir}
-			serveAs(t, runDir, recordedNode{answer: answer})
-			servePodResources(t, kubeletDir, allocatable{devices: has})
+			plugins{status: answer}.run(t, runDir)
+			podResources{devices: has}.run(t, kubeletDir)
 			s.add("kube-system/tandem-gpu-b", "tandem-gpu", "gpu-1", itself(t), flags...)
 			_, ofCluster, _ := plugin(s.start(), "status", "-o", "json")
 			for command, shown := range map[string]string{

@@ -3,67 +3,18 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc"
-	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
-
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/test/golden"
-	"github.com/tandem-k8s/tandem/test/machines"
 )
-
-// recordedNode answers for two plugins on a recorded machine.
-type recordedNode struct {
-	api.UnimplementedCoordinationServer
-	answer *api.StatusResponse
-}
-
-func (n recordedNode) Status(context.Context, *api.StatusRequest) (*api.StatusResponse, error) {
-	return n.answer, nil
-}
-
-// onMachine returns an answer with the GPUs and VFs of a machine, all of them free.
-func onMachine(t *testing.T, machine string, perPF int) *api.StatusResponse {
-	t.Helper()
-	_, tree := machines.Read(t, machine, perPF)
-	gpus := &api.Resource{Name: "amd.com/gpu", Kind: "gpu", Connected: true}
-	vfs := &api.Resource{Name: "tandem.dev/rdma_vf", Kind: "vf", Connected: true}
-	for d := range tree.Devices() {
-		offered := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
-		one := &api.DeviceStatus{Switch: tree.Switch(d.Address), Device: offered.Encode()}
-		switch {
-		case d.Class.IsGPU():
-			gpus.Devices = append(gpus.Devices, one)
-		case d.IsVF():
-			vfs.Devices = append(vfs.Devices, one)
-		}
-	}
-	version := &api.Version{Major: 2, Minor: 1, Build: "v1.4.0"}
-	return &api.StatusResponse{
-		Pid: 7, Protocol: 2, Minor: 1, Resources: []*api.Resource{gpus, vfs}, Peers: []*api.Peer{
-			{Pid: 7, Serves: true, Version: version, Resources: []string{gpus.GetName()}},
-			{Pid: 9, Version: version, Resources: []string{vfs.GetName()}},
-		},
-	}
-}
-
-func give(owner string, devices ...*api.DeviceStatus) {
-	name := strings.Split(owner, "/")
-	for _, d := range devices {
-		d.Allocated, d.Owner = true, &api.Owner{Namespace: name[0], Pod: name[1], Container: name[2]}
-	}
-}
 
 // TestStatusOfMachines: the printed status of recorded machines in all states.
 func TestStatusOfMachines(t *testing.T) {
@@ -105,7 +56,7 @@ func TestStatusOfMachines(t *testing.T) {
 				c.change(answer.GetResources()[0], answer.GetResources()[1], answer)
 			}
 			root := t.TempDir()
-			serveAs(t, filepath.Join(root, "run"), recordedNode{answer: answer})
+			plugins{status: answer}.run(t, filepath.Join(root, "run"))
 			kubeletDir := filepath.Join(root, "kubelet")
 			serveKubelet(t, kubeletDir, answer, strings.Fields(c.kubelet))
 			ask := []string{"status", "--run-dir", filepath.Join(root, "run"), "--kubelet-dir", kubeletDir}
@@ -127,22 +78,6 @@ func TestStatusOfMachines(t *testing.T) {
 	}
 }
 
-// allocatable is a kubelet with the IDs of devices by resource.
-type allocatable struct {
-	podresources.UnimplementedPodResourcesListerServer
-	devices map[string][]string
-}
-
-func (a allocatable) GetAllocatableResources(
-	context.Context, *podresources.AllocatableResourcesRequest,
-) (*podresources.AllocatableResourcesResponse, error) {
-	answer := &podresources.AllocatableResourcesResponse{}
-	for name, ids := range a.devices {
-		answer.Devices = append(answer.Devices, &podresources.ContainerDevices{ResourceName: name, DeviceIds: ids})
-	}
-	return answer, nil
-}
-
 // serveKubelet creates a kubelet's folder, and a kubelet with the devices of each registered resource, or
 // none.
 func serveKubelet(t *testing.T, dir string, answer *api.StatusResponse, resources []string) {
@@ -150,25 +85,8 @@ func serveKubelet(t *testing.T, dir string, answer *api.StatusResponse, resource
 	devices := idsOf(answer)
 	maps.DeleteFunc(devices, func(name string, _ []string) bool { return !slices.Contains(resources, name) })
 	if len(resources) > 0 {
-		servePodResources(t, dir, allocatable{devices: devices})
+		podResources{devices: devices}.run(t, dir)
 	} else if err := os.MkdirAll(filepath.Join(dir, "pod-resources"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// servePodResources answers in a kubelet's folder.
-func servePodResources(t *testing.T, dir string, answers podresources.PodResourcesListerServer) {
-	t.Helper()
-	socket := filepath.Join(dir, "pod-resources", "kubelet.sock")
-	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(server, answers)
-	go func() { _ = server.Serve(listener) }() // until stopped
-	t.Cleanup(server.Stop)
 }

@@ -13,7 +13,7 @@ func TestOneNameOfASwitch(t *testing.T) {
 	t.Parallel()
 	const port, upstream = "0000:3c:00.0", "0000:3d:00.0"
 	runDir := filepath.Join(t.TempDir(), "run")
-	serveAs(t, runDir, recordedNode{answer: onMachine(t, "oci-mi300x-derived", 4)})
+	plugins{status: onMachine(t, "oci-mi300x-derived", 4)}.run(t, runDir)
 	for name, got := range map[string]string{
 		"status":      succeed(t, "status", "--run-dir", runDir, "--kubelet-dir", t.TempDir()),
 		"topo -o svg": succeed(t, "topo", "-o", "svg", "--machine", recorded("oci-mi300x-derived")),

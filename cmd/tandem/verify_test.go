@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,7 +20,6 @@ type pod struct {
 	t    *testing.T
 	root string
 	env  map[string]string
-	args []string
 }
 
 func newPod(t *testing.T, machine string, perPF int) *pod {
@@ -49,17 +49,23 @@ func (p *pod) amd(addresses ...string) *pod {
 	p.t.Helper()
 	p.file("dev/kfd", "")
 	for _, address := range addresses {
-		nodes, err := filepath.Glob(p.path("sys/bus/pci/devices/" + address + "/drm/renderD*"))
-		if err != nil || len(nodes) != 1 {
-			p.t.Fatalf("%s has the render nodes %q: %v", address, nodes, err)
-		}
-		p.file("dev/dri/"+filepath.Base(nodes[0]), "")
+		p.renderNode("sys/bus/pci/devices/" + address)
 	}
 	return p
 }
 
+// renderNode gives the container the render node of a device.
+func (p *pod) renderNode(device string) {
+	p.t.Helper()
+	nodes, err := filepath.Glob(p.path(device + "/drm/renderD*"))
+	if err != nil || len(nodes) != 1 {
+		p.t.Fatalf("%s has the render nodes %q: %v", device, nodes, err)
+	}
+	p.file("dev/dri/"+filepath.Base(nodes[0]), "")
+}
+
 // nvidia adds the files of NVIDIA's driver, the i-th GPU with the minor i, and the device nodes of some GPUs.
-func (p *pod) nvidia(given ...int) *pod {
+func (p *pod) nvidia(given ...string) {
 	p.t.Helper()
 	tree, err := topology.Read(os.DirFS(p.path("sys")))
 	if err != nil {
@@ -75,12 +81,11 @@ func (p *pod) nvidia(given ...int) *pod {
 		}
 	}
 	for _, i := range given {
-		p.file(fmt.Sprintf("dev/nvidia%d", i), "")
+		p.file("dev/nvidia"+i, "")
 	}
 	for _, shared := range []string{"nvidiactl", "nvidia-uvm"} {
 		p.file("dev/"+shared, "")
 	}
-	return p
 }
 
 // vfs gives the container VFs, with their nodes.
@@ -97,22 +102,19 @@ func (p *pod) vfs(addresses ...string) *pod {
 	return p
 }
 
-func (p *pod) with(args ...string) *pod {
-	p.args = append(p.args, args...)
-	return p
-}
-
-// verify runs the command in the container.
-func (p *pod) verify() (code int, stdout, stderr string) {
+// verify runs tandem verify in the container, with the environment of the container alone.
+func (p *pod) verify(args ...string) (code int, stdout, stderr string) {
 	p.t.Helper()
-	for name, value := range p.env {
-		p.t.Setenv(name, value)
-	}
-	args := []string{
-		"verify", "--sysfs-root", p.path("sys"), "--dev-root", p.path("dev"), "--proc-root", p.path("proc"),
-		"--pairs", p.path("run/tandem/pairs.json"),
-	}
-	return run(append(args, p.args...)...)
+	p.t.Run("verify", func(t *testing.T) {
+		for name, value := range p.env {
+			t.Setenv(name, value)
+		}
+		code, stdout, stderr = run(append([]string{
+			"verify", "--sysfs-root", p.path("sys"), "--dev-root", p.path("dev"), "--proc-root", p.path("proc"),
+			"--pairs", p.path("run/tandem/pairs.json"),
+		}, args...)...)
+	})
+	return code, stdout, stderr
 }
 
 const (
@@ -120,168 +122,125 @@ const (
 	ociGPU1, ociVF1 = "0000:2f:00.0", "0000:2a:00.1"
 )
 
+// TestVerify: what tandem verify prints in containers of all kinds. A step "pod MACHINE/VFS" lays out one
+// without devices.
 func TestVerify(t *testing.T) {
-	onOCI := func(t *testing.T) *pod { return newPod(t, "oci-mi300x-derived", 1) }
-	pairs := func(p *pod, text string) *pod {
-		p.file("run/tandem/pairs.json", text)
-		return p
-	}
-	env := func(p *pod, name, value string) *pod {
-		p.env[name] = value
-		return p
-	}
-	var all strings.Builder
 	var shown colours
-	tests := []struct {
-		name string
-		pod  func(t *testing.T) *pod
-	}{
-		{"1+1", func(t *testing.T) *pod { return onOCI(t).amd(ociGPU0).vfs(ociVF0) }},
-		{"2+2", func(t *testing.T) *pod {
-			return onOCI(t).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1).with("--gpus=2", "--vfs=2", "--in-order")
-		}},
-		{"no VF", func(t *testing.T) *pod { return newPod(t, "nv-a100pcie-cx6dx-vf-partial", 0).nvidia(0) }},
-		{"no VF for traffic",
-			func(t *testing.T) *pod {
-				return newPod(t, "nv-a100pcie-cx6dx-vf-partial", 0).nvidia(0).with("--traffic")
-			}},
-		{"other switch", func(t *testing.T) *pod { return onOCI(t).amd(ociGPU0).vfs(ociVF1) }},
-		{"other switch, accepted",
-			func(t *testing.T) *pod { return onOCI(t).amd(ociGPU0).vfs(ociVF1).with("--within=NODE") }},
-		{"one of two far",
-			func(t *testing.T) *pod { return onOCI(t).amd(ociGPU0, ociGPU1).vfs("0000:41:00.1", ociVF0) }},
-		{"crossed", func(t *testing.T) *pod { return onOCI(t).amd(ociGPU0, ociGPU1).vfs(ociVF1, ociVF0) }},
-		{"crossed, order wanted", func(t *testing.T) *pod {
-			return onOCI(t).amd(ociGPU0, ociGPU1).vfs(ociVF1, ociVF0).with("--in-order")
-		}},
-		{"too few", func(t *testing.T) *pod {
-			return onOCI(t).amd(ociGPU0).vfs(ociVF0).with("--gpus=2", "--vfs=2")
-		}},
-		{"no GPU", func(t *testing.T) *pod { return onOCI(t).vfs(ociVF0) }},
-		{"no node of ROCm's", func(t *testing.T) *pod {
-			p := onOCI(t).amd(ociGPU0).vfs(ociVF0)
-			if err := os.Remove(p.path("dev/kfd")); err != nil {
-				t.Fatal(err)
-			}
-			return p
-		}},
-		{"no RDMA node", func(t *testing.T) *pod { return env(onOCI(t).amd(ociGPU0), "PCIDEVICE_X", ociVF0) }},
-		{"no such VF", func(t *testing.T) *pod { return onOCI(t).amd(ociGPU0).vfs("0000:ee:00.1", ociVF0) }},
-		{"no address", func(t *testing.T) *pod { return onOCI(t).amd(ociGPU0).vfs("mlx5_core.sf.4", ociVF0) }},
-		{"same list twice",
-			func(t *testing.T) *pod { return env(onOCI(t).amd(ociGPU0).vfs(ociVF0), "PCIDEVICE_ALIAS", ociVF0) }},
-		{"PFs of their own", func(t *testing.T) *pod {
-			p := newPod(t, "oci-mi300x-derived", 0).amd(ociGPU0, ociGPU1).vfs(ociPF0, ociPF1)
-			return pairs(p.with("--vfs=2", "--in-order"), told(ociGPU0, ociGPU0, ociPF0, "PIX"))
-		}},
-		{"a PF on another switch",
-			func(t *testing.T) *pod { return newPod(t, "oci-mi300x-derived", 0).amd(ociGPU0).vfs(ociPF1) }},
-		{"a NIC of the other CPU",
-			func(t *testing.T) *pod { return newPod(t, "nv-vera-derived", 0).nvidia(0).vfs("0010:03:00.0") }},
-		{"an HCA for two GPUs", func(t *testing.T) *pod {
-			return newPod(t, "amd-mi250-16gcd-8nic", 0).amd("0000:4e:00.0", "0000:51:00.0").
-				vfs("0000:4b:00.0", "0000:4b:00.0").with("--gpus=2", "--vfs=2", "--in-order")
-		}},
-		{"partitions", func(t *testing.T) *pod {
-			p := newPod(t, "amd-mi300x-smc-thor2-cpx-derived", 1)
-			p.file("dev/dri/"+renderNode(t, p, "amdgpu_xcp_1"), "")
-			return p.amd().vfs("0000:06:00.1")
-		}},
-
-		{"pairs.json agrees", func(t *testing.T) *pod {
-			return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF0), told(ociGPU0, ociGPU0, ociVF0, "PIX"))
-		}},
-		{"pairs.json tells another distance", func(t *testing.T) *pod {
-			return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF1).with("--within=SYS"), told(ociGPU0, ociGPU0, ociVF1, "PIX"))
-		}},
-		{"pairs.json with a GPU of another container", func(t *testing.T) *pod {
-			return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF0), told(ociGPU1, ociGPU1, ociVF0, "NODE"))
-		}},
-		{"pairs.json with a VF of another container", func(t *testing.T) *pod {
-			return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF0), told(ociGPU0, ociGPU0, ociVF1, "NODE"))
-		}},
-		{"pairs.json without GPUs", func(t *testing.T) *pod {
-			return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF0),
-				`{"version":1,"pairs":[{"gpu":null,"vf":{"id":"0000:0c:00.1","address":"0000:0c:00.1"}}]}`)
-		}},
-		{"pairs.json broken", func(t *testing.T) *pod { return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF0), `[`) }},
-		{"pairs.json of a later version", func(t *testing.T) *pod {
-			return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF0), `{"version":2,"pairs":[]}`)
-		}},
-		{"pairs.json without pairs", func(t *testing.T) *pod {
-			return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF0), `{"version":1}`)
-		}},
-		{"pairs.json with no pair", func(t *testing.T) *pod {
-			return pairs(onOCI(t).amd(ociGPU0).vfs(ociVF0), `{"version":1,"pairs":[]}`)
-		}},
-		{"misspelt distance", func(t *testing.T) *pod {
-			return onOCI(t).amd(ociGPU0).vfs(ociVF1).with("--within=PHBx")
-		}},
-
-		{"NVIDIA by node", func(t *testing.T) *pod {
-			return env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES", "all").vfs("0000:0e:00.1")
-		}},
-		{"NVIDIA by UUID", func(t *testing.T) *pod {
-			return pairs(env(newPod(t, "nv-h800-8x8", 1).nvidia(0, 1, 2), "NVIDIA_VISIBLE_DEVICES",
-				"GPU-1,GPU-2").vfs("0000:35:00.1", "0000:47:00.1").with("--gpus=2"),
-				told("GPU-1", "0000:34:00.0", "0000:35:00.1", "PIX"))
-		}},
-		{"NVIDIA by UUID, without the nodes", func(t *testing.T) *pod {
-			return env(newPod(t, "nv-h800-8x8", 1).nvidia(2), "NVIDIA_VISIBLE_DEVICES",
-				"GPU-1,GPU-2").vfs("0000:35:00.1", "0000:47:00.1")
-		}},
-		{"NVIDIA without the node of unified memory", func(t *testing.T) *pod {
-			p := env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES", "all").vfs("0000:0e:00.1")
-			if err := os.Remove(p.path("dev/nvidia-uvm")); err != nil {
-				t.Fatal(err)
-			}
-			return p
-		}},
-		{"NVIDIA by wrong UUID", func(t *testing.T) *pod {
-			return env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES",
-				"GPU-0,GPU-9").vfs("0000:0e:00.1")
-		}},
-		{"NVIDIA without its files", func(t *testing.T) *pod {
-			p := newPod(t, "nv-h800-8x8", 1)
-			p.file("dev/nvidia3", "")
-			return p.vfs("0000:0e:00.1").with("--gpus=0")
-		}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			p := test.pod(t)
-			code, stdout, stderr := p.with("--color=always").verify()
-			stdout = shown.strip(stdout)
-			stderr = strings.NewReplacer(p.path("dev"), "DEV", p.path("proc"), "PROC", p.path("run/tandem/pairs.json"),
-				"PAIRS").Replace(stderr)
-			fmt.Fprintf(&all, "== %s: exit code %d\n%s%s\n", test.name, code, stdout, stderr)
-		})
-	}
-	if strings.Count(all.String(), "== ") == len(tests) { // else -run has left some out
-		golden.Check(t, "testdata/verify.txt", all.String())
-		shown.check(t, "green PIX, green verified, red not verified, yellow NODE, yellow SYS")
-	}
+	checkPodScript(t, "verify", &shown)
+	shown.check(t, "green PIX, green verified, red not verified, yellow NODE, yellow SYS, yellow UNK")
 }
 
-// told returns a pairs.json in tandem-rdma's format.
-func told(id, gpu, vf, distance string) string {
-	return fmt.Sprintf(`{"version":1,"pairs":[{"gpu":{"id":%q,"address":%q,"resource":"x/gpu"},`+
-		`"vf":{"id":%q,"address":%[3]q,"resource":"x/vf","rdma":"mlx5_8"},"distance":%[4]q,"bridges":3,"switch":"0000:08:00.0"}]}`,
-		id, gpu, vf, distance)
+// TestVerifyTraffic: what tandem verify --traffic prints, with programs for perftest's.
+func TestVerifyTraffic(t *testing.T) {
+	var shown colours
+	p := checkPodScript(t, "verify-traffic", &shown)
+	shown.check(t, "green PIX, green ok, green verified, red not verified, red slow")
+	p.step("perftest", "mlx5_8=192.40 mlx5_9=78.90")
+	_, stdout, _ := p.verify("--traffic", "-o", "json")
+	validate(t, "verify", stdout)
 }
 
-// renderNode returns the render node of a partition.
-func renderNode(t *testing.T, p *pod, partition string) string {
+// checkPodScript runs a script, and returns the pod of its last step "pod".
+func checkPodScript(t *testing.T, file string, shown *colours) (p *pod) {
 	t.Helper()
-	nodes, err := filepath.Glob(p.path("sys/devices/platform/" + partition + "/drm/renderD*"))
-	if err != nil || len(nodes) != 1 {
-		t.Fatalf("%s has the render nodes %q: %v", partition, nodes, err)
-	}
-	return filepath.Base(nodes[0])
+	golden.Script{
+		Run: func(args []string) (code int, stdout, stderr string) {
+			code, stdout, stderr = p.verify(append(args[2:], "--color=always")...)
+			return code, shown.strip(stdout), strings.ReplaceAll(stderr, p.root, "ROOT")
+		},
+		Step: func(name, text string) {
+			if name == "pod" {
+				machine, perPF := machineOf(text)
+				p = newPod(t, machine, perPF)
+			} else {
+				p.step(name, text)
+			}
+		},
+		File: func(name string) string { return p.path(name) },
+	}.Check(t, "testdata/scripts/"+file+".txt")
+	return p
 }
 
-func TestVerifyJSON(t *testing.T) {
-	p := newPod(t, oci, 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1)
-	_, stdout, _ := p.with("-o", "json").verify()
-	golden.Check(t, "testdata/verify.json", stdout)
+// step changes the container.
+func (p *pod) step(name, text string) {
+	p.t.Helper()
+	words := strings.Fields(text)
+	switch name {
+	case "amd": // GPU...: their nodes
+		p.amd(words...)
+	case "partition": // NAME: its node
+		p.renderNode("sys/devices/platform/" + text)
+	case "nvidia": // NUMBER...: the nodes of these GPUs, and the files of the driver
+		p.nvidia(words...)
+	case "vfs": // VF...: their nodes and variables
+		p.vfs(words...)
+	case "env": // NAME VALUE
+		p.env[words[0]] = words[1]
+	case "pairs": // GPU-ID GPU VF DISTANCE: pairs.json in tandem-rdma's format
+		p.file("run/tandem/pairs.json", fmt.Sprintf(`{"version":1,"pairs":[{"gpu":{"id":%q,"address":%q,`+
+			`"resource":"x/gpu"},"vf":{"id":%q,"address":%[3]q,"resource":"x/vf","rdma":"mlx5_8"},"distance":%[4]q,`+
+			`"bridges":3,"switch":"0000:08:00.0"}]}`, words[0], words[1], words[2], words[3]))
+	case "remove": // FILE
+		if err := os.Remove(p.path(text)); err != nil {
+			p.t.Fatal(err)
+		}
+	case "without-vpd": // no rights to vpd files
+		p.withoutVPD()
+	case "perftest": // RDMA-DEVICE=GBPS...: programs with these results
+		perftest(p.t, words)
+	case "path": // nothing is installed
+		p.t.Setenv("PATH", p.t.TempDir())
+	default:
+		p.t.Fatalf("no step is called %s", name)
+	}
+}
+
+// withoutVPD gives the container a copy of the sysfs without vpd files.
+func (p *pod) withoutVPD() {
+	p.t.Helper()
+	readable := p.path("sys")
+	target, err := os.Readlink(readable)
+	if err == nil {
+		err = os.Remove(readable)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if out, err := exec.Command("cp", "-al", target, readable).CombinedOutput(); err != nil {
+		p.t.Fatalf("copy: %v %s", err, out)
+	}
+	files, err := filepath.Glob(p.path("sys/bus/pci/devices/*/vpd"))
+	if err != nil || len(files) == 0 {
+		p.t.Fatalf("vpd files %q: %v", files, err)
+	}
+	for _, file := range files {
+		if err := os.Remove(file); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// perftest puts programs into PATH that print a result at once: of bandwidth, DEVICE=GBPS by the RDMA device
+// of the client, and of latency.
+func perftest(t *testing.T, results []string) {
+	t.Helper()
+	dir := t.TempDir()
+	var cases strings.Builder
+	for _, one := range results {
+		device, result, _ := strings.Cut(one, "=")
+		cases.WriteString("*\"-d " + device + "\"*) gbps=" + result + " ;;\n")
+	}
+	for name, text := range map[string]string{
+		"ib_write_bw": `echo "case $gbps: #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]"
+echo "1048576 5000 0.00 $gbps 0.02"`,
+		"ib_read_lat": `echo "#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t_avg[usec]"
+echo "8 1000 1.5 9.5 2.25 2.5"`,
+	} {
+		script := "#!/bin/sh\ncase \"$*\" in --help) echo '--ib-dev --size --use_rocm'; exit 1 ;;\n" +
+			cases.String() + "esac\n" + text + "\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }

@@ -4,6 +4,7 @@ package golden
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -17,16 +18,19 @@ import (
 // Script is a file of commands, each followed by what it prints. A line of the file starts with
 //
 //	#  a comment
-//	<  the name of a file that later commands name as {NAME}, and with
+//	@  a step that prepares what later commands meet: its name, and text
+//	<  the name of a file, empty at first, that later commands name as {NAME}
 //	>  a line of this file
 //	$  a command; behind " | " a pattern of the lines of its output that are compared
 //	!  a line of its standard error
-//	=  its exit code, if not 0
+//	=  its exit code, if not 0, and with
 //
-// and with two blanks a line of its standard output.
+// two blanks a line of its standard output.
 type Script struct {
 	Run  func(args []string) (code int, stdout, stderr string)
 	Word func(name string) string // the word of a command for {NAME}; the output has {NAME} again
+	Step func(name, text string)  // takes a step
+	File func(name string) string // where a file of the script is; nil for a temporary folder
 }
 
 var wordInBraces = regexp.MustCompile(`\{([^{}\s"]+)\}`)
@@ -39,17 +43,25 @@ func (s Script) Check(t testing.TB, file string) {
 		t.Fatal(err)
 	}
 	var got strings.Builder
-	folder, words, target := t.TempDir(), map[string]string{}, ""
+	words, target := map[string]string{}, ""
+	if s.File == nil {
+		folder := t.TempDir()
+		s.File = func(name string) string { return filepath.Join(folder, name) }
+	}
 	for line := range strings.Lines(string(content)) {
-		kind, text := line[:1], strings.TrimSpace(line[1:])
-		if !strings.Contains("#<>$", kind) {
+		kind, text := line[:1], strings.TrimSuffix(strings.TrimPrefix(line[1:], " "), "\n")
+		if !strings.Contains("#@<>$", kind) {
 			continue // is printed anew
 		}
 		got.WriteString(line)
 		switch kind {
+		case "@":
+			name, text, _ := strings.Cut(text, " ")
+			s.Step(name, text)
 		case "<":
-			target = filepath.Join(folder, text)
+			target = s.File(text)
 			words[text] = target
+			create(t, target)
 		case ">":
 			appendLine(t, target, text)
 		case "$":
@@ -59,9 +71,18 @@ func (s Script) Check(t testing.TB, file string) {
 	Check(t, file, got.String())
 }
 
+// create makes an empty file, in place of another or of a link.
+func create(t testing.TB, name string) {
+	t.Helper()
+	err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.RemoveAll(name), os.WriteFile(name, nil, 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func appendLine(t testing.TB, name, line string) {
 	t.Helper()
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

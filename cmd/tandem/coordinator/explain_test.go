@@ -128,6 +128,11 @@ func TestEarlierPods(t *testing.T) {
 		d.Held = true
 		return d
 	}
+	elsewhere := func(minute int, refusal string) Decision {
+		d := decide("gpu", minute, refusal)
+		d.Container = "other/train/c"
+		return d
+	}
 	for name, c := range map[string]struct {
 		decisions []Decision
 		present   presentPod
@@ -137,6 +142,13 @@ func TestEarlierPods(t *testing.T) {
 		"again":   {[]Decision{decide("gpu", 0, ""), decide("vf", 0, ""), decide("gpu", 1, "")}, presentPod{}, 2},
 		"after a refusal": {
 			[]Decision{decide("gpu", 0, "no"), decide("vf", 1, ""), decide("gpu", 1, "")}, presentPod{}, 1,
+		},
+		"beside another namespace": {[]Decision{decide("gpu", 0, ""), elsewhere(1, "")}, presentPod{}, 0},
+		"again in another namespace": {
+			[]Decision{decide("gpu", 0, ""), elsewhere(1, ""), elsewhere(2, "")}, presentPod{}, 1,
+		},
+		"after a refusal in another namespace": {
+			[]Decision{decide("gpu", 0, ""), elsewhere(1, "no"), elsewhere(2, "")}, presentPod{}, 1,
 		},
 		"by the time": {
 			[]Decision{decide("gpu", 0, ""), decide("vf", 9, "")}, presentPod{Created: at.Add(8 * time.Minute)}, 1,
