@@ -74,8 +74,8 @@ func (s Script) Check(t testing.TB, file string) {
 // create makes an empty file, in place of another or of a link.
 func create(t testing.TB, name string) {
 	t.Helper()
-	err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.RemoveAll(name), os.WriteFile(name, nil, 0o644))
-	if err != nil {
+	folder := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err := errors.Join(folder, os.RemoveAll(name), os.WriteFile(name, nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 }

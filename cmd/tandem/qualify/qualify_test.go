@@ -157,126 +157,129 @@ func TestEveryMachinePasses(t *testing.T) {
 	}
 }
 
-// TestFaults: each fault of the evidence changes the verdict on its part alone.
+// TestFaults: each fault of the evidence changes the verdict on its part alone, and what is no fault changes
+// none.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	const name = "oci-mi300x-derived"
-	gpuVF := func(e evidence) (gpu, vf *coordinator.Device) {
-		return &e.Status.Resources[0].Devices[0], &e.Status.Resources[1].Devices[0]
-	}
+	const oci, mi250, dma = "oci-mi300x-derived", "amd-mi250-16gcd-8nic", "nv-gb300-aks-dma-derived"
+	const ociGPU, ociNIC, dmaNIC = `<pci busid="0000:11:00.0"/>`, `<pci busid="0000:0c:00.0"/>`, "0101:00:00.0"
+	// the switches of switches of mi250, and NICs below the lower and the upper one
+	const below = `<pci busid="0000:01:00.0"><pci busid="0000:09:00.0"><pci busid="0000:0c:00.0">` +
+		`<pci busid="0000:0e:00.0"/></pci>%s</pci>%s</pci>`
+	const near, far = `<pci busid="0000:0b:00.0"/>`, `<pci busid="0000:1a:00.0"/>`
 	for _, test := range []struct {
-		name  string
-		fault func(t *testing.T, e *evidence)
-		part  string
-		want  Verdict
-		told  string // in a detail
+		name, machine string
+		fault         func(t *testing.T, e *evidence)
+		part          string
+		want          Verdict
+		told          string // in the summary or a detail
 	}{
-		{"recorded without root", func(t *testing.T, e *evidence) {
-			m, err := machines.Load(name, 2)
+		{"recorded without root", oci, func(t *testing.T, e *evidence) {
+			m, err := machines.Load(oci, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
 			e.Machine = m
 		}, "machine", incomplete, "ACS"},
-		{"an error of doctor", func(_ *testing.T, e *evidence) {
-			e.Findings = []doctor.Finding{{ID: "topology-policy", Severity: doctor.Error}}
-		}, "findings", failed, "topology-policy"},
-		{"doctor without root", func(_ *testing.T, e *evidence) {
-			e.Findings = []doctor.Finding{{ID: "no-right", Severity: doctor.Unknown}}
-		}, "findings", incomplete, "no-right"},
-		{"a warning of doctor", func(_ *testing.T, e *evidence) {
-			e.Findings = []doctor.Finding{{ID: "device-health", Severity: doctor.Warning}}
-		}, "findings", passed, "device-health (warning)"},
-		{"a severity of another version", func(_ *testing.T, e *evidence) {
-			e.Findings = []doctor.Finding{{ID: "any", Severity: "fatal"}}
-		}, "findings", incomplete, "any (fatal)"},
-		{"no plugin", func(_ *testing.T, e *evidence) { e.Status = nil }, "offer", incomplete, "no plugin"},
-		{"a GPU is not offered", func(_ *testing.T, e *evidence) {
+
+		{"an error of doctor", oci, finds("topology-policy", doctor.Error), "findings", failed, "topology-policy"},
+		{"doctor without root", oci, finds("no-right", doctor.Unknown), "findings", incomplete, "no-right"},
+		{"a warning of doctor", oci, finds("device-health", doctor.Warning), "findings", passed,
+			"device-health (warning)"},
+		{"a severity of another version", oci, finds("any", "fatal"), "findings", incomplete, "any (fatal)"},
+
+		{"no plugin", oci, func(_ *testing.T, e *evidence) { e.Status = nil }, "offer", incomplete, "no plugin"},
+		{"a GPU is not offered", oci, func(_ *testing.T, e *evidence) {
 			e.Status.Resources[0].Devices = e.Status.Resources[0].Devices[1:]
 		}, "offer", failed, "its driver is amdgpu"},
-		{"no VF is offered", func(_ *testing.T, e *evidence) {
+		{"no VF is offered", oci, func(_ *testing.T, e *evidence) {
 			e.Status.Resources[1].Devices = nil
 		}, "offer", failed, "no vf"},
-		{"an unknown device is offered", func(_ *testing.T, e *evidence) {
-			_, vf := gpuVF(*e)
+		{"an unknown device is offered", oci, offers(func(_, vf *coordinator.Device) {
 			vf.Address = "0000:fe:00.0"
-		}, "offer", failed, "0000:fe:00.0"},
-		{"a GPU is offered as a VF", func(_ *testing.T, e *evidence) {
-			gpu, vf := gpuVF(*e)
+		}), "offer", failed, "0000:fe:00.0"},
+		{"a GPU is offered as a VF", oci, offers(func(gpu, vf *coordinator.Device) {
 			vf.Address, vf.NUMA = gpu.Address, gpu.NUMA
-		}, "offer", failed, "offered as a vf"},
-		{"a bridge is offered as a VF", func(_ *testing.T, e *evidence) {
-			_, vf := gpuVF(*e)
+		}), "offer", failed, "offered as a vf"},
+		{"a bridge is offered as a VF", oci, offers(func(_, vf *coordinator.Device) {
 			vf.Address, vf.NUMA = "0000:0b:00.0", topology.NUMANode{}
-		}, "offer", failed, "0000:0b:00.0 is offered as a vf"},
-		{"a GPU without NUMA node", func(_ *testing.T, e *evidence) {
-			gpu, _ := gpuVF(*e)
-			gpu.NUMA = topology.NUMANode{}
-		}, "offer", failed, "without NUMA node, and sysfs has node 0"},
-		{"another NUMA node", func(_ *testing.T, e *evidence) {
-			gpu, _ := gpuVF(*e)
-			gpu.NUMA = topology.Node(1)
-		}, "offer", failed, "NUMA node 1"},
-		{"no topology of NCCL", func(_ *testing.T, e *evidence) { e.NCCL = nil }, "nccl", incomplete,
+		}), "offer", failed, "0000:0b:00.0 is offered as a vf"},
+		{"a GPU without NUMA node", oci, offers(func(gpu, _ *coordinator.Device) { gpu.NUMA = topology.NUMANode{} }),
+			"offer", failed, "without NUMA node, and sysfs has node 0"},
+		{"another NUMA node", oci, offers(func(gpu, _ *coordinator.Device) { gpu.NUMA = topology.Node(1) }),
+			"offer", failed, "NUMA node 1"},
+		{"a NIC on the node of its DMA function", dma, apart(dmaNIC, 0), "offer", passed, ""},
+		{"a NIC on its own node", dma, apart(dmaNIC, 1), "offer", passed, ""},
+		{"a NIC on a third node", dma, apart(dmaNIC, 2), "offer", failed, dmaNIC},
+
+		{"no topology of NCCL", oci, func(_ *testing.T, e *evidence) { e.NCCL = nil }, "nccl", incomplete,
 			"NCCL_TOPO_DUMP_FILE"},
-		{"NCCL sees a switch more", func(t *testing.T, e *evidence) {
-			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0000:01:00.0"><pci busid="0000:11:00.0"/>
-				<pci busid="0000:2a:00.0"/></pci></cpu></system>`)
-		}, "nccl", failed, "by NCCL, and not by sysfs"},
-		{"NCCL sees no switch", func(t *testing.T, e *evidence) {
-			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0000:11:00.0"/><pci busid="0000:0c:00.0"/>
-				</cpu></system>`)
-		}, "nccl", failed, "by sysfs, and not by NCCL"},
-		{"NCCL sees a function of no bus", func(t *testing.T, e *evidence) {
-			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0000:11:00.0"/><pci busid="0000:0c:1f.7"/>
-				</cpu></system>`)
-		}, "nccl", failed, "the machine lacks it"},
-		{"NCCL sees another NUMA node", func(t *testing.T, e *evidence) {
-			e.NCCL = file(t, `<system version="1"><cpu numaid="1"><pci busid="0000:11:00.0"/><pci busid="0000:2a:00.0"/>
-				</cpu></system>`)
-		}, "nccl", failed, "node 1 by NCCL"},
-		{"NCCL's file is of another machine", func(t *testing.T, e *evidence) {
-			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="00fe:11:00.0"/></cpu></system>`)
-		}, "nccl", failed, "the machine lacks it"},
-		{"NCCL sees GPUs alone", func(t *testing.T, e *evidence) {
-			e.NCCL = file(t, `<system version="2"><cpu numaid="0"><pci busid="0000:11:00.0"/></cpu></system>`)
-		}, "nccl", incomplete, "no pair of a GPU and a NIC"},
-		{"NCCL sees NICs alone", func(t *testing.T, e *evidence) {
-			e.NCCL = file(t, `<system version="2"><cpu numaid="0"><pci busid="0000:0c:00.0"/></cpu></system>`)
-		}, "nccl", incomplete, "no pair of a GPU and a NIC"},
-		{"no traffic", func(_ *testing.T, e *evidence) { e.Verified = nil }, "traffic", incomplete, "--verified"},
-		{"a slow pair", func(_ *testing.T, e *evidence) {
-			e.Verified[0].Traffic.Pairs[0].Verdict = "slow"
-		}, "traffic", failed, "190.00 Gb/s"},
-		{"a failure of the places", func(_ *testing.T, e *evidence) {
-			e.Verified[0].Failures = []string{"any"}
-		}, "traffic", failed, "1 failure"},
-		{"another distance in the container", func(_ *testing.T, e *evidence) {
-			e.Verified[0].Pairs[0].Distance = topology.SYS
-		}, "traffic", failed, "SYS apart in the container"},
-		{"another distance of the measured pair", func(_ *testing.T, e *evidence) {
-			e.Verified[0].Traffic.Pairs[0].Distance = topology.NODE
-		}, "traffic", failed, "NODE apart in the container"},
-		{"a container without a measured pair", func(_ *testing.T, e *evidence) {
+		{"NCCL sees a switch more", oci,
+			sees(0, `<pci busid="0000:01:00.0">`+ociGPU+`<pci busid="0000:2a:00.0"/></pci>`),
+			"nccl", failed, "by NCCL, and not by sysfs"},
+		{"NCCL sees no switch", oci, sees(0, ociGPU+ociNIC), "nccl", failed, "by sysfs, and not by NCCL"},
+		{"NCCL sees a function of no bus", oci, sees(0, ociGPU+`<pci busid="0000:0c:1f.7"/>`), "nccl", failed,
+			"the machine lacks it"},
+		{"NCCL sees another NUMA node", oci, sees(1, ociGPU+`<pci busid="0000:2a:00.0"/>`), "nccl", failed,
+			"node 1 by NCCL"},
+		{"NCCL's file is of another machine", oci, sees(0, `<pci busid="00fe:11:00.0"/>`), "nccl", failed,
+			"the machine lacks it"},
+		{"NCCL sees GPUs alone", oci, sees(0, ociGPU), "nccl", incomplete, "no pair of a GPU and a NIC"},
+		{"NCCL sees NICs alone", oci, sees(0, ociNIC), "nccl", incomplete, "no pair of a GPU and a NIC"},
+		{"NCCL sees a NIC with a DMA function at the NIC's own place", dma,
+			sees(0, `<pci busid="0008:01:00.0"><pci busid="0008:06:00.0"/></pci><pci busid="`+dmaNIC+`"/>`),
+			"nccl", passed, ""},
+		{"NCCL sees the switches of a switch", mi250,
+			sees(1, fmt.Sprintf(below, near, `<pci busid="0000:12:00.0">`+far+`</pci>`)), "nccl", passed, ""},
+		{"NCCL leaves out the switch of a single card", mi250, sees(1, fmt.Sprintf(below, near, far)),
+			"nccl", passed, ""},
+		{"NCCL sees a far NIC near", mi250, sees(1, fmt.Sprintf(below, near+far, "")), "nccl", failed,
+			"GPU 0000:0e:00.0 and NIC 0000:1a:00.0 have the common bridges " +
+				"[0000:01:00.0 0000:09:00.0] by NCCL, and [0000:01:00.0] by sysfs"},
+		{"NCCL sees a near NIC far", mi250, sees(1, fmt.Sprintf(below, "", near)), "nccl", failed,
+			"[0000:01:00.0] by NCCL, and [0000:01:00.0 0000:09:00.0] by sysfs"},
+
+		{"no traffic", oci, func(_ *testing.T, e *evidence) { e.Verified = nil }, "traffic", incomplete,
+			"--verified"},
+		{"a slow pair", oci, measures(func(_ *verify.Verification, traffic *verify.TrafficReport) {
+			traffic.Pairs[0].Verdict = "slow"
+		}), "traffic", failed, "190.00 Gb/s"},
+		{"a failure of the places", oci, measures(func(v *verify.Verification, _ *verify.TrafficReport) {
+			v.Failures = []string{"any"}
+		}), "traffic", failed, "1 failure"},
+		{"another distance in the container", oci, measures(func(v *verify.Verification, _ *verify.TrafficReport) {
+			v.Pairs[0].Distance = topology.SYS
+		}), "traffic", failed, "SYS apart in the container"},
+		{"another distance of the measured pair", oci,
+			measures(func(_ *verify.Verification, traffic *verify.TrafficReport) {
+				traffic.Pairs[0].Distance = topology.NODE
+			}), "traffic", failed, "NODE apart in the container"},
+		{"a container without a measured pair", oci, func(_ *testing.T, e *evidence) {
 			none := *e.Verified[0]
 			none.Traffic = &verify.TrafficReport{Seconds: 5}
 			e.Verified = append(e.Verified, &none)
 		}, "traffic", failed, "no pair"},
-		{"no pair is measured", func(_ *testing.T, e *evidence) {
-			e.Verified[0].Traffic.Pairs = nil
-		}, "traffic", failed, "no pair"},
+		{"no pair is measured", oci, measures(func(_ *verify.Verification, traffic *verify.TrafficReport) {
+			traffic.Pairs = nil
+		}), "traffic", failed, "no pair"},
+		{"the traffic of a VF without a GPU", oci,
+			measures(func(_ *verify.Verification, traffic *verify.TrafficReport) {
+				alone := traffic.Pairs[0]
+				alone.GPU, alone.Distance, alone.Memory = "", topology.UNK, "host"
+				traffic.Pairs = append(traffic.Pairs, alone)
+			}), "traffic", passed, "2 pairs, 1 of them in GPU memory"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			e := good(t, name)
+			e := good(t, test.machine)
 			test.fault(t, &e)
 			r := report(t, e)
 			for _, result := range r.Results {
 				want := passed
 				if result.Part == test.part {
 					want = test.want
-					if !strings.Contains(strings.Join(result.Details, "\n"), test.told) {
-						t.Errorf("%s: %q lack %q", result.Part, result.Details, test.told)
+					if text := result.Summary + strings.Join(result.Details, "\n"); !strings.Contains(text, test.told) {
+						t.Errorf("%s: %q lacks %q", result.Part, text, test.told)
 					}
 				}
 				if result.Verdict != want {
@@ -290,38 +293,45 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestDepthByNCCL: which switches of a switch of switches lead to a NIC is compared too.
-func TestDepthByNCCL(t *testing.T) {
-	t.Parallel()
-	const below = `<system version="2"><cpu numaid="1"><pci busid="0000:01:00.0"><pci busid="0000:09:00.0">
-		<pci busid="0000:0c:00.0"><pci busid="0000:0e:00.0"/></pci>%s</pci>%s</pci></cpu></system>`
-	const near, far = `<pci busid="0000:0b:00.0"/>`, `<pci busid="0000:1a:00.0"/>`
-	for _, test := range []struct{ lower, upper, told string }{
-		{near, `<pci busid="0000:12:00.0">` + far + `</pci>`, ""},
-		{near, far, ""}, // without the switch of a single card
-		{near + far, "", "GPU 0000:0e:00.0 and NIC 0000:1a:00.0 have the common bridges " +
-			"[0000:01:00.0 0000:09:00.0] by NCCL, and [0000:01:00.0] by sysfs"},
-		{"", near, "[0000:01:00.0] by NCCL, and [0000:01:00.0 0000:09:00.0] by sysfs"},
-	} {
-		e := good(t, "amd-mi250-16gcd-8nic")
-		e.NCCL = file(t, fmt.Sprintf(below, test.lower, test.upper))
-		got := report(t, e).Results[4]
-		if want := strings.Join(got.Details, "\n"); (got.Verdict == passed) != (test.told == "") ||
-			!strings.Contains(want, test.told) {
-			t.Errorf("%q, %q: %s %q, want %q", test.lower, test.upper, got.Verdict, got.Details, test.told)
-		}
+// finds adds a finding of doctor.
+func finds(id string, severity doctor.Severity) func(*testing.T, *evidence) {
+	return func(_ *testing.T, e *evidence) { e.Findings = []doctor.Finding{{ID: id, Severity: severity}} }
+}
+
+// offers changes the first GPU and the first VF that plugins offer.
+func offers(change func(gpu, vf *coordinator.Device)) func(*testing.T, *evidence) {
+	return func(_ *testing.T, e *evidence) {
+		change(&e.Status.Resources[0].Devices[0], &e.Status.Resources[1].Devices[0])
 	}
 }
 
-// TestPlaceOfNIC: NCCL may have a NIC with a DMA function at the NIC's own place.
-func TestPlaceOfNIC(t *testing.T) {
-	t.Parallel()
-	e := good(t, "nv-gb300-aks-dma-derived")
-	e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0008:01:00.0"><pci busid="0008:06:00.0"/></pci>
-		<pci busid="0101:00:00.0"/></cpu></system>`)
-	if got := report(t, e).Results[4]; got.Verdict != passed {
-		t.Errorf("%s %q", got.Verdict, got.Details)
+// apart puts a NIC on NUMA node 1, its DMA function stays on node 0, and offers it on a node.
+func apart(nic string, node int) func(*testing.T, *evidence) {
+	return func(t *testing.T, e *evidence) {
+		target, err := fs.ReadLink(e.Machine.FS(), topology.PCIDevices+"/"+nic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := e.Machine.Build()
+		b.Replace(path.Join(topology.PCIDevices, target, "numa_node"), "1\n")
+		if e.Machine, err = b.Machine(); err != nil {
+			t.Fatal(err)
+		}
+		e.Status.Resources[1].Devices = []coordinator.Device{{Address: nic, NUMA: topology.Node(node)}}
 	}
+}
+
+// sees replaces the topology that NCCL sees.
+func sees(numa int, functions string) func(*testing.T, *evidence) {
+	return func(t *testing.T, e *evidence) {
+		const one = `<system version="1"><cpu numaid="%d">%s</cpu></system>`
+		e.NCCL = file(t, fmt.Sprintf(one, numa, functions))
+	}
+}
+
+// measures changes the verification of the container.
+func measures(change func(*verify.Verification, *verify.TrafficReport)) func(*testing.T, *evidence) {
+	return func(_ *testing.T, e *evidence) { change(e.Verified[0], e.Verified[0].Traffic) }
 }
 
 // TestMergedFunctions: NCCL merges the VFs of a card to an address that no function needs to have.
@@ -371,30 +381,6 @@ func TestOtherMachines(t *testing.T) {
 		}
 		if got := r.Results[3]; got.Verdict != failed {
 			t.Errorf("placement of a machine without devices: %s", r.Table())
-		}
-	}
-}
-
-// TestNodeOfNIC: a NIC with a DMA function on another NUMA node is offered on its own node.
-func TestNodeOfNIC(t *testing.T) {
-	t.Parallel()
-	const name, nic = "nv-gb300-aks-dma-derived", "0101:00:00.0"
-	e := good(t, name)
-	target, err := fs.ReadLink(e.Machine.FS(), topology.PCIDevices+"/"+nic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := e.Machine.Build()
-	b.Replace(path.Join(topology.PCIDevices, target, "numa_node"), "1\n")
-	if e.Machine, err = b.Machine(); err != nil {
-		t.Fatal(err)
-	}
-	for node, want := range map[int]Verdict{0: passed, 1: passed, 2: failed} {
-		devices := slices.Clone(e.Status.Resources[0].Devices)
-		e.Status.Resources[1].Devices = []coordinator.Device{{Address: nic, NUMA: topology.Node(node)}}
-		e.Status.Resources[0].Devices = devices
-		if got := report(t, e).Results[2]; got.Verdict != want {
-			t.Errorf("node %d: %s %q", node, got.Verdict, got.Details)
 		}
 	}
 }
@@ -463,19 +449,6 @@ func noted(t *testing.T, r *Report) []string {
 		t.Fatalf("%v, %v", n, err)
 	}
 	return n.Notes
-}
-
-// TestVFAlone: the traffic of a VF without a GPU is no contradiction.
-func TestVFAlone(t *testing.T) {
-	t.Parallel()
-	e := good(t, "oci-mi300x-derived")
-	alone := e.Verified[0].Traffic.Pairs[0]
-	alone.GPU, alone.Distance, alone.Memory = "", topology.UNK, "host"
-	e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, alone)
-	got := report(t, e).Results[5]
-	if got.Verdict != passed || got.Summary != "2 pairs, 1 of them in GPU memory" {
-		t.Errorf("%+v", got)
-	}
 }
 
 // TestManyDetails: the table counts the details after the first ones of a part.
