@@ -5,6 +5,7 @@ package coordinator
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,16 +15,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/test/golden"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
+// TestExplain: a page and a list of decisions, for testdata/explain.txt.
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
 	owner := &api.Owner{Namespace: "team", Pod: "train", Container: "worker"}
 	decisions := newDecisions(&api.ExplainResponse{Decisions: []*api.Decision{
 		{
-			TimeUnixNano: at.UnixNano(), TookNano: 412000, Container: owner, Resource: "amd.com/gpu", Asked: true,
+			TimeUnixNano: 1, TookNano: 412000, Container: owner, Resource: "amd.com/gpu", Asked: true,
 			Size: 1, Available: 4, Known: "new pod", Chosen: []string{"g"},
 			Planned: map[string]*api.DeviceList{"nvidia.com/vf": {Ids: []string{"v"}}}, Reason: "1 pair: 1 PIX",
 			Pairs: []*api.Pair{{Gpu: "g", Vf: "v", Distance: "PIX"}},
@@ -31,71 +35,43 @@ func TestExplain(t *testing.T) {
 				{Switch: "0000:08:00.0", FreeGpus: 1, FreeVfs: 4, TakenGpus: 1, TakenVfs: 1, Result: "1 pair: 1 PIX"},
 				{Switch: "0000:09:00.0", FreeGpus: 1},
 			},
-			Allocated: []string{"g"}, AllocatedUnixNano: at.UnixNano(),
+			Allocated: []string{"g"}, AllocatedUnixNano: 1,
 		},
-		{TimeUnixNano: at.UnixNano(), Container: owner, Resource: "nvidia.com/vf", Size: 1,
-			Allocated: []string{"v"}, AllocatedUnixNano: at.UnixNano(), Refusal: "it is taken"},
-		{TimeUnixNano: at.UnixNano(), Container: owner, Resource: "nvidia.com/vf", Asked: true,
+		{TimeUnixNano: 1, Container: owner, Resource: "nvidia.com/vf", Size: 1,
+			Allocated: []string{"v"}, AllocatedUnixNano: 1, Refusal: "it is taken"},
+		{TimeUnixNano: 1, Container: owner, Resource: "nvidia.com/vf", Asked: true,
 			MustInclude: []string{"v"}, Size: 1},
 	}})
-	want := `team/train/worker: taken by nobody
-
-1. TIME amd.com/gpu of team/train/worker
-   asked      1 of 4 offered, answered after 412µs
-   who asked  new pod
-   chosen     g
-   planned    nvidia.com/vf v
-   result     1 pair: 1 PIX
-   allocated  g
-
-   GPU  VF  DISTANCE
-   g    v   PIX
-
-   SWITCH        GPUS TAKEN/OFFERED  VFS TAKEN/OFFERED  ON THIS SWITCH ALONE
-   0000:08:00.0  1/1                 1/4                1 pair: 1 PIX
-   0000:09:00.0  0/1                 -                  too few: 1 GPU and 0 VFs offered
-
-2. TIME nvidia.com/vf of team/train/worker
-   not asked  the kubelet had no choice, or was answered without the coordinator
-   refused    it is taken
-
-3. TIME nvidia.com/vf of team/train/worker
-   asked         1 of 0 offered, answered after 0s
-   must include  v
-   allocated     nothing: the kubelet went on without it
-`
-	want = strings.ReplaceAll(want, "TIME", at.Format(time.RFC3339Nano))
-	if diff := cmp.Diff(want, explainDecisions(decisions, nil, false).String()); diff != "" {
-		t.Errorf("explanation (-want +got):\n%s", diff)
-	}
-	list := `TIME  CONTAINER          RESOURCE       DEVICES  RESULT
-AT    team/train/worker  amd.com/gpu    1        1 pair: 1 PIX
-AT    team/train/worker  nvidia.com/vf  1        refused: it is taken
-AT    team/train/worker  nvidia.com/vf  1        taken by nobody
-`
-	got := strings.ReplaceAll(listDecisions(decisions).String(), at.Format(time.RFC3339), "AT")
-	if diff := cmp.Diff(strings.Fields(list), strings.Fields(got)); diff != "" {
-		t.Errorf("list (-want +got):\n%s", diff)
-	}
-	for text, want := range map[*cli.Text]string{
-		explainDecisions(decisions, nil, false): "[32mPIX [32mPIX [32mPIX [31mrefused",
-		listDecisions(decisions):                "[32mPIX [31mrefused",
+	ofVFsAlone := []Decision{{Container: "n/p/c", Asked: true, Switches: []switchState{
+		{Name: "a", FreeVFs: 4, TakenVFs: 4, Alone: "4 VFs"}, {Name: "b", FreeVFs: 3},
+	}}}
+	claims := &api.Owner{Namespace: "team", Pod: "train-0", Container: "claim pairs"}
+	ofClaims := newDecisions(&api.ExplainResponse{Decisions: []*api.Decision{
+		{Container: claims, Resource: "request pairs", Known: "claim team/pairs", Size: 1, TimeUnixNano: 1,
+			Chosen: []string{"pair-11-00-0"}, Reason: "the scheduler chose pair-11-00-0", AllocatedUnixNano: 1,
+			Allocated: []string{"a", "b"}, Pairs: []*api.Pair{{Gpu: "a", Vf: "b", Distance: "PIX"}}},
+		{Container: claims, Known: "claim team/pairs", TimeUnixNano: 1, Refusal: "it is gone"},
+	}})
+	twice := []Decision{{Container: "team/train/c", Resource: "gpu", EarlierPod: true},
+		{Container: "team/train/c", Resource: "gpu"}}
+	var all strings.Builder
+	for _, c := range []struct {
+		about string
+		text  *cli.Text
+	}{
+		{"decisions for a pod", explainDecisions(decisions, nil, false)},
+		{"a list of them", listDecisions(decisions)},
+		{"an empty list", listDecisions(nil)},
+		{"a pod that requests VFs alone", explainDecisions(ofVFsAlone, nil, false)},
+		{"claims", explainDecisions(ofClaims, nil, false)},
+		{"of two pods of one name", explainDecisions(twice, nil, false)},
+		{"of both", explainDecisions(twice, nil, true)},
+		{"of a deleted pod alone", explainDecisions(twice[:1], nil, false)},
 	} {
-		var shown bytes.Buffer
-		cmd, format := &cobra.Command{}, cli.OneOf(cli.AsTable)
-		cmd.SetOut(cli.NewPrintableWriter(&shown))
-		cmd.Flags().String(cli.Colour, "always", "")
-		if err := format.Show(cmd, text); err != nil {
-			t.Fatal(err)
-		}
-		got := strings.Join(regexp.MustCompile(`\[3\dm\w+`).FindAllString(shown.String(), -1), " ")
-		if got != want {
-			t.Errorf("colours %q, want %s", got, want)
-		}
+		fmt.Fprintf(&all, "== %s\n%s\n", c.about, coloured(t, c.text))
 	}
-	if got := listDecisions(nil).String(); !strings.Contains(got, "no decision") {
-		t.Errorf("nothing is said as %q", got)
-	}
+	local := regexp.MustCompile(`(1970|1969)-[-T:.+0-9Z]+|TIME  +`) // times, and a column of times
+	golden.Check(t, "testdata/explain.txt", local.ReplaceAllString(all.String(), "TIME "))
 	var again []Decision
 	text, err := json.Marshal(decisions)
 	if err != nil {
@@ -104,6 +80,19 @@ AT    team/train/worker  nvidia.com/vf  1        taken by nobody
 	if err := json.Unmarshal(text, &again); err != nil || !cmp.Equal(decisions, again) {
 		t.Errorf("through JSON: %v, %s", err, cmp.Diff(decisions, again))
 	}
+}
+
+// coloured returns a text with its colours as <31mWORDS>.
+func coloured(t *testing.T, text *cli.Text) string {
+	t.Helper()
+	var shown bytes.Buffer
+	cmd, format := &cobra.Command{}, cli.OneOf(cli.AsTable)
+	cmd.SetOut(cli.NewPrintableWriter(&shown))
+	cmd.Flags().String(cli.Colour, "always", "")
+	if err := format.Show(cmd, text); err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`\x1b\[(3\dm)(.*?)\x1b\[0m`).ReplaceAllString(shown.String(), "<$1$2>")
 }
 
 // TestEarlierPods: decisions of deleted pods of the same name are shown on request, and last.
@@ -171,31 +160,85 @@ func TestEarlierPods(t *testing.T) {
 			t.Errorf("%s: %d decisions are of earlier pods, want %d", name, len(earlier), c.earlier)
 		}
 	}
-	twice := []Decision{decide("gpu", 0, ""), decide("gpu", 1, "")}
-	markEarlier(twice, presentPod{})
-	text := explainDecisions(twice, nil, false).String()
-	if !strings.Contains(text, "1 more decision of earlier pods") ||
-		strings.Count(text, "gpu of") != 1 {
-		t.Error(text)
-	}
-	text = explainDecisions([]Decision{{EarlierPod: true}}, nil, false).String()
-	if text != "no decision for a present pod of this name; --all shows 1 decision for deleted pods\n" {
-		t.Errorf("decisions of a deleted pod alone: %q", text)
-	}
-	text = explainDecisions(twice, nil, true).String()
-	if strings.Index(text, "EARLIER PODS") < strings.Index(text, "1. ") ||
-		strings.Count(text, "gpu of") != 2 {
-		t.Error(text)
-	}
 }
 
-// TestOfOneKind: switches without enough VFs are described without GPUs if the pod requests none.
-func TestOfOneKind(t *testing.T) {
-	t.Parallel()
-	text := explainDecisions([]Decision{{Container: "n/p/c", Asked: true, Switches: []switchState{
-		{Name: "a", FreeVFs: 4, TakenVFs: 4, Alone: "4 VFs"}, {Name: "b", FreeVFs: 3},
-	}}}, nil, false).String()
-	if !strings.Contains(text, "too few: 3 VFs offered") {
-		t.Error(text)
+// given is a device of a switch that a pod of namespace team has; "" for nobody.
+func given(id, at, pod string, numa uint32) *api.DeviceStatus {
+	d := &api.DeviceStatus{Device: &api.Device{Id: id, Address: id, Numa: &numa, Healthy: true}, Switch: at}
+	if pod != "" {
+		d.Allocated, d.Owner = true, &api.Owner{Namespace: "team", Pod: pod, Container: "c"}
 	}
+	return d
+}
+
+// near and off are the switches of train's two GPUs.
+const near, off = "0000:08:00.0", "0000:2c:00.0"
+
+// node has two GPUs of train's and its VFs, of which the second one is far, and VFs beside the second GPU.
+func node(beside ...*api.DeviceStatus) Status {
+	return NewStatus(&api.StatusResponse{Resources: []*api.Resource{
+		{Name: "amd.com/gpu", Kind: "gpu", Connected: true, Devices: []*api.DeviceStatus{
+			given("0000:11:00.0", near, "train", 0), given("0000:2f:00.0", off, "train", 0),
+		}},
+		{Name: "tandem.dev/rdma_vf", Kind: "vf", Connected: true, Devices: append([]*api.DeviceStatus{
+			given("0000:0c:00.1", near, "train", 0), given("0000:9c:00.1", "0000:9a:00.0", "train", 1),
+		}, beside...)},
+	}})
+}
+
+// TestReasons: of a container that is degraded or refused it is said which GPUs have no VF on their switch,
+// on which NUMA node that is, who has the VFs there, and what to do. Free VFs below the host bridge are not
+// near.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	sick := given("0000:30:00.1", off, "", 0)
+	sick.Device.Healthy = false
+	free := given("0000:30:00.1", off, "", 0)
+	other := []*api.DeviceStatus{given("0000:30:00.1", off, "other", 0), given("0000:30:00.2", off, "other", 0)}
+	pair := func(gpu, vf string, distance topology.Level) machine.Pair {
+		return machine.Pair{GPU: gpu, VF: vf, Distance: distance}
+	}
+	near := pair("0000:11:00.0", "0000:0c:00.1", topology.PIX)
+	shared := pair("0000:2f:00.0", "0000:0c:00.1", topology.NODE)
+	far := pair("0000:2f:00.0", "0000:9c:00.1", topology.SYS)
+	var all strings.Builder
+	for _, c := range []struct {
+		about   string
+		status  Status
+		refused []machine.Pair // of a container that holds nothing: its last choice
+	}{
+		{"another pod has the VFs", node(other...), nil},
+		{"one is free by now", node(other[0], given("0000:30:00.2", off, "", 0)), nil},
+		{"there are none", node(), nil},
+		{"they are broken", node(sick), nil},
+		{"refused", node(other[0]), []machine.Pair{near, far}},
+		{"more VFs than GPUs", node(free), []machine.Pair{pair("0000:2f:00.0", "0000:30:00.1", topology.PIX), far}},
+		{"more GPUs than VFs", node(free), []machine.Pair{near, shared}},
+		{"pairs as they should be: nothing", paired(), nil},
+		{"no VF is offered: nothing", withoutVFs(), nil},
+	} {
+		var got cli.Text
+		decision := Decision{Container: "team/train/c"}
+		if c.refused != nil {
+			decision = Decision{Container: "team/strict/c", Refusal: "refuse 2 amd.com/gpu", Pairs: c.refused}
+		}
+		c.status.writeReasons(&got, decision.Container, []Decision{decision})
+		fmt.Fprintf(&all, "== %s\n%s\n", c.about, &got)
+	}
+	flat := apart{gpu: Device{ID: "0000:05:00.0", Switch: "pci0000:00"}, free: make([]Device, 7), all: 8}
+	fmt.Fprintf(&all, "== no switch\n%s\n", nextStep("team/train/c", []apart{flat}, 1))
+	golden.Check(t, "testdata/reasons.txt", all.String())
+}
+
+// paired has the second VF beside the second GPU.
+func paired() Status {
+	s := node()
+	s.Resources[1].Devices[1].Switch = off
+	return s
+}
+
+func withoutVFs() Status {
+	s := node()
+	s.Resources[1].Devices = nil
+	return s
 }

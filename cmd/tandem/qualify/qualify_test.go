@@ -204,10 +204,12 @@ func TestFaults(t *testing.T) {
 		{"a bridge is offered as a VF", oci, offers(func(_, vf *coordinator.Device) {
 			vf.Address, vf.NUMA = "0000:0b:00.0", topology.NUMANode{}
 		}), "offer", failed, "0000:0b:00.0 is offered as a vf"},
-		{"a GPU without NUMA node", oci, offers(func(gpu, _ *coordinator.Device) { gpu.NUMA = topology.NUMANode{} }),
-			"offer", failed, "without NUMA node, and sysfs has node 0"},
-		{"another NUMA node", oci, offers(func(gpu, _ *coordinator.Device) { gpu.NUMA = topology.Node(1) }),
-			"offer", failed, "NUMA node 1"},
+		{"a GPU without NUMA node", oci, offers(func(gpu, _ *coordinator.Device) {
+			gpu.NUMA = topology.NUMANode{}
+		}), "offer", failed, "without NUMA node, and sysfs has node 0"},
+		{"another NUMA node", oci, offers(func(gpu, _ *coordinator.Device) {
+			gpu.NUMA = topology.Node(1)
+		}), "offer", failed, "NUMA node 1"},
 		{"a NIC on the node of its DMA function", dma, apart(dmaNIC, 0), "offer", passed, ""},
 		{"a NIC on its own node", dma, apart(dmaNIC, 1), "offer", passed, ""},
 		{"a NIC on a third node", dma, apart(dmaNIC, 2), "offer", failed, dmaNIC},
