@@ -78,86 +78,16 @@ var varying = regexp.MustCompile(`PID \d+, (?:serves|joined)|answered after [^,\
 
 // TestPlay: scripts on recorded machines. The temporary folder is gone at the end.
 func TestPlay(t *testing.T) {
-	for _, c := range []struct {
-		name, machine, script string
-		flags                 []string
-	}{
-		{"nvidia", recorded("nv-gb300-aks-dma-derived"), `
-run a gpu=2 vf=2 required
-env a
-restart gpu
-run b gpu=1 vf=1
-`, nil},
-		{"far", recorded("nv-h200-vm-flat"), `
-! run a gpu=1 vf=1 required
-run a gpu=1 vf=1
-! verify a
-`, nil},
-		{"pairs", recorded("oci-mi300x-derived"), `
-run train gpu=2 vf=2 required # both on node 0
-run infer gpu=4 vf=4
-! run big gpu=3 vf=3
-! run train gpu=1
-list
-env train
-status
-explain train
-restart gpu
-restart kubelet
-restart rdma
-doctor
-delete infer
-run next vf=1 gpu=1
-run alone gpu=1
-verify train
-! verify infer
-status -o wide
-`, nil},
-		{"qualify", recorded("oci-mi300x-derived"), "run a gpu=2 vf=2\nqualify -f /dev/null --force\n", nil},
-		{"partitions", recorded("amd-mi300x-smc-thor2-cpx-derived"), "run a gpu=8 vf=1\nstatus\n", nil},
-		{"vfs", recorded("amd-mi250-16gcd-8nic"), "run a gpu=4 vf=4\nrun b gpu=4 vf=1\nrun c gpu=3\n" +
-			"delete a\nrun d gpu=8 vf=8 required\nlist\n", []string{"--vfs=2"}},
-		{"faults", recorded("oci-mi300x-derived"), `
-fail 0000:0c:00.2
-degrade GPU1
-fail GPU4
-! degrade 0000:8b:00.0
-! heal 0000:5d:00.0
-! heal 0000:0c:00.1 0000:5d:00.0
-! fail 0000:0c:00.1
-status
-run a gpu=1 vf=1
-! run b gpu=8
-delete a
-explain a
-doctor
-`, []string{"--vfs=2"}},
-		{"faults-nvidia", recorded("nv-gb300-aks-dma-derived"), `
-fail 0101:00:00.0
-degrade GPU-a4b2fffc-1bff-53de-9ccd-9292a81eed99
-fail 0009:06:00.0
-status
-`, nil},
-		{"errors", recorded("oci-mi300x-derived"), `
-help
-! run a gpu=9
-explain a
-delete a
-! delete a
-! explain ghost
-quit
-run a
-`, nil},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			code, stdout, stderr := playOn(t, c.machine, c.script, c.flags...)
-			if code != cli.ExitOK {
-				t.Errorf("exit code %d, standard error %q", code, stderr)
-			}
-			golden.Check(t, "testdata/play-"+c.name+".txt", varying.ReplaceAllString(stderr+stdout, "…"))
-			checkRemoved(t)
-		})
-	}
+	t.Setenv("TMPDIR", shortDir(t))
+	bin := programs.Build(t, "tandem", "tandem-gpu", "tandem-rdma")
+	golden.Script{
+		Run: func(args []string) (code int, stdout, stderr string) {
+			code, stdout, stderr = runInTime(append(args[1:], "--programs", bin)...)
+			return code, varying.ReplaceAllString(stdout, "…"), varying.ReplaceAllString(stderr, "…")
+		},
+		Word: recorded,
+	}.Check(t, "testdata/play.txt")
+	checkRemoved(t)
 }
 
 // checkRemoved checks that no playground is left in the temporary folder.
