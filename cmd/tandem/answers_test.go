@@ -49,7 +49,7 @@ func (p plugins) Explain(ctx context.Context, r *api.ExplainRequest) (*api.Expla
 // run answers in a run folder.
 func (p plugins) run(t *testing.T, runDir string) {
 	t.Helper()
-	if err := os.Mkdir(runDir, 0o700); err != nil {
+	if err := os.MkdirAll(runDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := net.Listen("unix", coordination.SocketPath(runDir))
@@ -195,6 +195,14 @@ func (s *sick) serve(answers plugins, kubelet podResources) {
 	s.remove("kubelet/pod-resources")
 	kubelet.run(s.t, s.path("kubelet"))
 	answers.run(s.t, s.path("run"))
+}
+
+// drive runs a DRA driver with these notes.
+func (s *sick) drive(notes []string) {
+	s.t.Helper()
+	answer := onMachine(s.t, oci, 1)
+	answer.Mode, answer.Notes = string(coordination.DRA), notes
+	s.serve(plugins{status: answer}, podResources{devices: map[string][]string{}})
 }
 
 // offer runs a tandem-rdma with all VFs of the machine: with their NUMA nodes, without, or one that is away.

@@ -122,6 +122,8 @@ func (s *sick) step(name, text string) {
 		twoPairs().run(s.t, s.path(text))
 	case "answers": // a coordinator and a kubelet do, but for one of them
 		s.answer(text)
+	case "driver": // NOTE; NOTE...: a DRA driver runs and has notes
+		s.drive(strings.Split(text, "; "))
 	case "offers": // VFs: with-nodes, without-nodes, nothing
 		s.offer(text)
 	default:
