@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/test/podexec"
 )
 
@@ -76,48 +75,5 @@ func TestTenantsAreNotAsked(t *testing.T) {
 	}
 	if len(started) > 0 {
 		t.Errorf("programs were started in the tenants' pods %q", started)
-	}
-}
-
-// TestSeveralReleases: with several namespaces of Tandem the caller must choose one.
-func TestSeveralReleases(t *testing.T) {
-	t.Parallel()
-	s := theCluster(t)
-	var started []string
-	s.add("tenant/a", "tandem-gpu", "gpu-1", recordsOf(&started))
-	kubeconfig := s.start()
-	for _, args := range pluginCommands {
-		code, stdout, stderr := plugin(kubeconfig, args...)
-		if code != cli.ExitError || stdout != "" ||
-			!strings.Contains(stderr, "in the namespaces kube-system, tenant; say with --tandem-namespace") {
-			t.Errorf("%v: exit code %d, %q%q", args, code, stdout, stderr)
-		}
-	}
-	if len(started) > 0 {
-		t.Fatalf("programs were started in %q", started)
-	}
-	code, stdout, stderr := plugin(kubeconfig, "status", "-n", "kube-system")
-	if code != cli.ExitOK || !strings.Contains(stdout, "2 of 4 nodes answer") || len(started) > 0 {
-		t.Errorf("in the namespace that is told: exit code %d, %s%s", code, stdout, stderr)
-	}
-	code, stdout, stderr = plugin(kubeconfig, "status", "-n", "tenant")
-	if code != cli.ExitOK || len(started) != 1 || !strings.Contains(stdout, `\u001b]0;owned\u0007\u001b[2J all is well`) {
-		t.Errorf("in another one: exit code %d, %q%s", code, stdout, stderr)
-	}
-	if code, _, stderr = plugin(kubeconfig, "status", "-n", "elsewhere"); code != cli.ExitError ||
-		!strings.Contains(stderr, "Tandem is not installed (no DaemonSet in namespace elsewhere has pods") {
-		t.Errorf("where there is none: exit code %d, %s", code, stderr)
-	}
-}
-
-// TestDaemonSetsWithoutPods: DaemonSets for which no node matches are not taken for an absent installation.
-func TestDaemonSetsWithoutPods(t *testing.T) {
-	t.Parallel()
-	s := newPodServer(t)
-	s.daemonSet("kube-system", "tandem-gpu").Status.CurrentNumberScheduled = 0
-	code, _, stderr := plugin(s.start(), "status")
-	if code != cli.ExitError || !strings.Contains(stderr, "have no pod: no node matches their node selector") ||
-		!strings.Contains(stderr, "tandem.dev/node") {
-		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

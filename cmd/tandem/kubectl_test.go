@@ -4,7 +4,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/golden"
+	"github.com/tandem-k8s/tandem/test/podexec"
 )
 
 // plugin runs kubectl tandem.
@@ -162,17 +165,52 @@ func TestOldRoutes(t *testing.T) {
 	}
 }
 
-// TestClusterStatusOfNone: a cluster in which no node answers is an error, after the lines with the reasons.
-func TestClusterStatusOfNone(t *testing.T) {
+// TestClustersScript: what kubectl tandem prints of small clusters. A step "cluster" makes one without pods,
+// whose nodes' files are in ROOT; "daemon" adds a pod of one. The programs that a command starts are shown.
+func TestClustersScript(t *testing.T) {
 	t.Parallel()
-	s := newPodServer(t)
-	runDir := filepath.Join(s.root, "none")
-	s.add("kube-system/tandem-gpu-a", "tandem-gpu", "gpu-1", itself(t), "--run-dir="+runDir)
-	code, stdout, stderr := plugin(s.start(), "status")
-	if code != cli.ExitError || !strings.Contains(stdout, "0 of 1 nodes answer") ||
-		!strings.Contains(stderr, "no node answers") {
-		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
-	}
+	var s *podServer
+	var kubeconfig string
+	var started []string
+	golden.Script{
+		Run: func(args []string) (code int, stdout, stderr string) {
+			if kubeconfig == "" {
+				kubeconfig = s.start()
+			}
+			started = nil
+			code, stdout, stderr = plugin(kubeconfig, args[2:]...)
+			for _, pod := range started {
+				stderr += "started in " + pod + "\n"
+			}
+			return code, strings.ReplaceAll(stdout, s.root, "ROOT"), strings.ReplaceAll(stderr, s.root, "ROOT")
+		},
+		Step: func(name, text string) {
+			words := strings.Fields(text)
+			switch name {
+			case "cluster":
+				s, kubeconfig = newPodServer(t), ""
+			case "pod": // NAMESPACE/NAME NODE
+				s.add(words[0], "train", words[1], nil)
+			case "daemon": // NAMESPACE/NAME DAEMON NODE PROGRAM FLAG...
+				program := map[string]podexec.Program{
+					"tandem": itself(t), "tenant": recordsOf(&started), "silent": silent,
+				}[words[3]]
+				for i, flag := range words[4:] {
+					words[4+i] = strings.ReplaceAll(flag, "ROOT", s.root)
+				}
+				s.add(words[0], words[1], words[2], program, words[4:]...)
+			case "no-pods": // NAMESPACE DAEMON: no node matches
+				s.daemonSet(words[0], words[1]).Status.CurrentNumberScheduled = 0
+			default:
+				t.Fatalf("no step is called %s", name)
+			}
+		},
+	}.Check(t, "testdata/scripts/kubectl-clusters.txt")
+}
+
+// silent is a program that ends at once.
+func silent(context.Context, string, []string, io.Reader, io.Writer, io.Writer) int {
+	return cli.ExitOK
 }
 
 // TestDocumentedPlugin runs every command of kubectl tandem in the documents.
