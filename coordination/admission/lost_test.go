@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -17,56 +16,40 @@ import (
 // and allocates for pod b without a question: other devices, or the same.
 func TestAllocateAfterLostQuestion(t *testing.T) {
 	t.Parallel()
-	pod := func(name string, alignment intent.Alignment) intent.Pod {
-		return intent.Pod{
-			Pod: kubelet.Pod{Namespace: "team", Name: name}, UID: name, Created: time.Unix(1, 0),
-			Alignment:  alignment,
-			Containers: []intent.Container{{Name: "c", Requests: map[string]int{gpus: 1, vfs: 1}}},
-		}
-	}
-	for _, same := range []bool{false, true} {
-		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-		c := a.coordinator
-		c.MayList = false
-		if same { // no free VF on the switch of the first GPU
-			_, a.all[vfs] = a.split(a.all[vfs], a.all[gpus][0].Address)
-			a.announce()
-		}
-		a.source, a.specs = intent.PodsAPI, []intent.Pod{pod("a", intent.Required)}
-		var available []string
-		for i, d := range a.all[gpus][:4] {
-			if i == 0 || !same {
-				available = append(available, d.ID)
+	for name, same := range map[string]bool{"other devices": false, "the same devices": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+			a.source, a.coordinator.MayList = intent.PodsAPI, false
+			offered := ids(a.all[gpus][:4])
+			if same { // the only GPU, without a free VF on its switch
+				offered = offered[:1]
+				_, a.all[vfs] = a.split(a.all[vfs], a.address(gpus, offered[0]))
+				a.announce()
 			}
-		}
-		chosen, _ := a.prefer(gpus, available, nil, 1)
-		a.specs = []intent.Pod{pod("b", "")}
-		a.now = a.now.Add(time.Second)
-		ids := chosen
-		if !same {
-			ids = []string{available[3]}
-			if chosen[0] == available[3] {
-				ids = []string{available[2]}
+			asks := a.pending("a", wish{1, 1})
+			asks.Alignment = intent.Required
+			given, _ := a.prefer(gpus, offered, nil, 1)
+			if !same {
+				given = slices.DeleteFunc(offered, func(id string) bool { return id == given[0] })[:1]
 			}
-		}
-		taken, err := c.Allocated(t.Context(), gpus, ids)
-		if err != nil || taken.GetRefusal() != "" {
-			t.Error("same devices:", same, err, taken.GetRefusal())
-		}
-		if to := taken.GetContainer(); to.GetPod() != "b" {
-			t.Errorf("same devices %t: the recipient is %v, not pod b", same, to)
-		}
-		for _, name := range []string{"a", "b"} {
-			decisions, _ := c.Explain(t.Context(), "team", name, "")
-			for _, d := range decisions {
-				if name == "a" && len(d.GetAllocated()) > 0 {
-					t.Errorf("same devices %t: explain a: it has %v, which are pod b's", same, d.GetAllocated())
+			a.remove(asks.Pod)
+			a.pending("b", wish{1, 1})
+			taken, err := a.coordinator.Allocated(t.Context(), gpus, given)
+			if err != nil || taken.GetRefusal() != "" || taken.GetContainer().GetPod() != "b" {
+				t.Errorf("given to %v, want pod b: %q, %v", taken.GetContainer(), taken.GetRefusal(), err)
+			}
+			for pod, allocated := range map[string]int{"a": 0, "b": 1} {
+				decisions, _ := a.coordinator.Explain(t.Context(), "team", pod, "")
+				has := 0
+				for _, d := range decisions {
+					has += len(d.GetAllocated())
+				}
+				if has != allocated {
+					t.Errorf("explain %s: %v", pod, decisions)
 				}
 			}
-			if name == "b" && len(decisions) == 0 {
-				t.Errorf("same devices %t: explain b: no decision", same)
-			}
-		}
+		})
 	}
 }
 

@@ -91,38 +91,28 @@ func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 	}
 }
 
-// apart gives a pod a GPU and a VF on different switches, and returns the last refusal.
-func (a *admission) apart() (pod kubelet.Pod, gpu, vf, refusal string) {
-	a.t.Helper()
-	pod = a.add("pod")
-	a.tell(pod, container{"worker", wish{1, 1}})
-	near := a.all[gpus][0]
-	_, far := a.split(a.all[vfs], near.Address)
-	if _, refusal := a.allocated(gpus, []string{near.ID}); refusal != "" {
-		a.t.Fatal(refusal)
-	}
-	_, refusal = a.allocated(vfs, []string{far[0].ID})
-	return pod, near.ID, far[0].ID, refusal
-}
-
 // A container whose pairs are not on one switch each is a warning that names it and them. Where alignment is
 // required, the refusal names the pod.
 func TestPairsApartAreObserved(t *testing.T) {
+	t.Parallel()
 	for _, alignment := range []intent.Alignment{intent.Preferred, intent.Required} {
 		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 		a.source, a.coordinator.Alignment = intent.PodsAPI, alignment
 		a.keepCheckpoint()
 		var said strings.Builder
-		seen := newTallied()
-		a.coordinator.Log, a.coordinator.Observer = slog.New(slog.NewTextHandler(&said, nil)), seen.observe
-		pod, gpu, vf, refusal := a.apart()
+		a.coordinator.Log = slog.New(slog.NewTextHandler(&said, nil))
+		seen, pod := a.observe(), a.pending("pod", wish{1, 1}).Pod
+		gpu := a.all[gpus][0]
+		_, far := a.split(a.all[vfs], gpu.Address)
+		a.take(pod, gpus, []string{gpu.ID})
+		_, refusal := a.allocated(vfs, []string{far[0].ID})
 		if alignment == intent.Preferred {
-			wantWords(t, said.String(), "level=WARN", "container=team/pod/worker", gpu+"-"+vf, "no choice")
+			wantWords(t, said.String(), "level=WARN", "container=team/pod/c", gpu.ID+"-"+far[0].ID, "no choice")
 			continue
 		}
 		v := seen.last
 		if refusal == "" || v.Outcome != RefusedAlignment || v.Refusal != refusal || v.PodUID != a.uids[pod] ||
-			v.Container == nil || *v.Container != (kubelet.Container{Pod: pod, Name: "worker"}) {
+			v.Container == nil || *v.Container != (kubelet.Container{Pod: pod, Name: "c"}) {
 			t.Errorf("refusal %q was observed as %+v", refusal, v)
 		}
 	}
