@@ -15,37 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// come makes a pod with a UID known to kubelet and source, which List shows without devices.
-func (a *admission) come(name, uid string, w wish) *intent.Pod {
-	spec := a.pending(name, w)
-	spec.UID, a.uids[spec.Pod] = uid, uid
-	a.pods[spec.Pod]["c"] = kubelet.Devices{}
-	return spec
-}
-
-// run makes the kubelet write the devices of a pod down, and start the pod.
-func (a *admission) run(pod kubelet.Pod) {
-	a.keep(pod)
-	for i := range a.specs {
-		a.specs[i].Started = a.specs[i].Started || a.specs[i].Pod == pod
-	}
-}
-
-// observe returns the count of events from now on.
-func (a *admission) observe() *tallied {
-	seen := newTallied()
-	a.coordinator.Observer = seen.observe
-	return seen
-}
-
-// wantPairs checks that all pairs of a pod are on one switch each.
-func (a *admission) wantPairs(pod kubelet.Pod, pairs int, why ...string) {
-	a.t.Helper()
-	if l := a.levels(a.pods[pod]["c"]); l != (levels{0: pairs}) {
-		a.t.Errorf("pairs %v of %v\n%s", l, a.pods[pod]["c"], strings.Join(why, "\n"))
-	}
-}
-
 // The kubelet has two pods of one name in its checkpoint: the earlier one has ended, the kubelet has started
 // since and has not freed its devices yet, and the later one runs with GPUs alone. For people the earlier one
 // has ended, and the next question is no second half of the later one.

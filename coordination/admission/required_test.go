@@ -11,10 +11,87 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
-// certain are the sources whose lists say who asks.
-var certain = []intent.Source{intent.PodsAPI, intent.Kubelet}
+func TestASchedulersChoiceIsHonoured(t *testing.T) {
+	a := told(t)
+	first := a.pending("first", wish{1, 1})
+	first.Chosen = []string{"0000:46:00.0"}
+	vf, why := a.serve(first.Pod, vfs, 0, 1) // the other half first
+	wantWords(t, why, "team/first/c wants 1 amd.com/gpu, 1 nvidia.com/vf; kubelet asked first for ",
+		"told by pods-api",
+		"1 devices as the scheduler chose", "1 PIX")
+	gpu, _ := a.serve(first.Pod, gpus, 0, 1)
+	if gpu[0] != "0000:46:00.0" || !strings.HasPrefix(vf[0], "0000:41:") {
+		t.Errorf("got %v %v", gpu, vf)
+	}
+	a.keep(first.Pod)
+
+	second := a.pending("second", wish{2, 0})
+	second.Chosen = []string{"0000:5d:00.0", "0000:46:00.0", "0000:8b:00.0", "GPU-unknown"}
+	gpu, why = a.ask(gpus, 0, 2)
+	wantWords(t, why, "1 devices as the scheduler chose", "0000:46:00.0 is held by team/first/c",
+		"0000:8b:00.0 is not among what the kubelet offers", "GPU-unknown is no device")
+	if !slices.Contains(gpu, "0000:5d:00.0") {
+		t.Errorf("got %v", gpu)
+	}
+}
+
+// TestRefusalOnAFlatMachine: a machine without switches has none whose VFs could be counted.
+func TestRefusalOnAFlatMachine(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "nv-h200-vm-flat", 0, true, 1)
+	gpu := topology.Address{Bus: 5}
+	near, owners := describeNear(a.coordinator.current().books(), gpu, nil)
+	if near != "the GPU is on no switch (pci0000:00)" || len(owners) > 0 {
+		t.Errorf("%q, held by %v", near, owners)
+	}
+}
+
+// A pod is refused as soon as it is known that its pairs cannot be on one switch each, whichever half comes
+// first: at its first half if a source tells of it.
+func TestRequiredAlignment(t *testing.T) {
+	t.Parallel()
+	eachOrder(t, []intent.Source{"", intent.PodsAPI}, func(t *testing.T, a *admission, order []string) {
+		a.withoutNearVFs()
+		strict := a.pending("strict", wish{4, 4})
+		strict.Alignment = intent.Required
+		asks, half := intent.Relaxation, order[0]
+		if a.source == "" {
+			a.coordinator.Alignment = intent.Required
+			asks, half = "the plugins' flag --alignment=required asks that of every pod", order[1]
+		}
+		refusal, at := a.refusalOf(strict.Pod, order)
+		wantWords(t, refusal, "refuse 4 "+half, "only 3 of 4 pairs", "GPU 0000:11:00.0", "NODE", "switch 0000:",
+			"0 of 4 VFs are free, the rest is held")
+		if at != half || strings.Contains(refusal, "greedy") || !strings.HasSuffix(refusal, " ("+asks+")") {
+			t.Errorf("refused at %s, want %s, without another pod's name, with %q: %q", at, half, asks, refusal)
+		}
+		if told, err := a.coordinator.Explain(t.Context(), "", "strict", ""); a.source != "" &&
+			(err != nil || !strings.HasSuffix(told[len(told)-1].GetRefusal(), "held by team/greedy/c")) {
+			t.Errorf("explain does not tell who holds the rest: %v, %v", told, err)
+		}
+		a.remove(strict.Pod)
+		easy := a.pending("easy", wish{1, 1})
+		easy.Alignment = intent.Required
+		for _, name := range order {
+			a.serve(easy.Pod, name, 0, 1)
+		}
+	})
+}
+
+// The source has let the pod's annotation count.
+func TestPreferredAlignmentStandsAboveTheFlag(t *testing.T) {
+	a := told(t)
+	a.coordinator.Alignment = intent.Required
+	lax := a.pending("lax", wish{4, 2}) // two GPUs have no VF of their own
+	lax.Alignment = intent.Preferred
+	a.serve(lax.Pod, gpus, 0, 4)
+	a.serve(lax.Pod, vfs, 0, 2)
+	strict := a.pending("strict", wish{4, 0}) // no pair at all
+	a.serve(strict.Pod, gpus, 1, 4)
+}
 
 // scarce leaves two VFs on NUMA node 0 beside its four GPUs, so that the kubelet asks nothing for a container
 // that wants both, and returns what it will give.
