@@ -3,17 +3,35 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/plugins/container"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/test/golden"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // TestStatusOfMachines: the printed status of recorded machines in all states.
@@ -89,4 +107,154 @@ func serveKubelet(t *testing.T, dir string, answer *api.StatusResponse, resource
 	} else if err := os.MkdirAll(filepath.Join(dir, "pod-resources"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestStatusOfRegistration: a resource is registered if the kubelet has its devices. If another plugin has
+// registered the name later, the kubelet has that plugin's devices, and gives those to pods.
+func TestStatusOfRegistration(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name       string
+		others     bool // the kubelet's devices are those of another plugin
+		registered int  // number of resources
+	}{
+		{name: "own devices", registered: 2},
+		{name: "devices of another plugin", others: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newPodServer(t)
+			answer := onMachine(t, "oci-mi300x-derived", 1)
+			has := idsOf(answer)
+			if c.others {
+				has = map[string][]string{"amd.com/gpu": {"other-0"}, "tandem.dev/rdma_vf": {"other-1"}}
+			}
+			runDir, kubeletDir := filepath.Join(s.root, "run"), filepath.Join(s.root, "kubelet")
+			flags := []string{"--run-dir=" + runDir, "--kubelet-dir=" + kubeletDir}
+			plugins{status: answer}.run(t, runDir)
+			podResources{devices: has}.run(t, kubeletDir)
+			s.add("kube-system/tandem-gpu-b", "tandem-gpu", "gpu-1", itself(t), flags...)
+			_, ofCluster, _ := plugin(s.start(), "status", "-o", "json")
+			for command, shown := range map[string]string{
+				"tandem status":         succeed(t, append(flags, "status", "-o", "json")...),
+				"kubectl tandem status": ofCluster,
+			} {
+				if got := strings.Count(shown, `"registered": true`); got != c.registered {
+					t.Errorf("%s: %d resources are registered; want %d", command, got, c.registered)
+				}
+			}
+		})
+	}
+}
+
+// TestOneNameOfASwitch: status, the picture and the published object use the same name for a switch.
+func TestOneNameOfASwitch(t *testing.T) {
+	t.Parallel()
+	const port, upstream = "0000:3c:00.0", "0000:3d:00.0"
+	runDir := filepath.Join(t.TempDir(), "run")
+	plugins{status: onMachine(t, "oci-mi300x-derived", 4)}.run(t, runDir)
+	for name, got := range map[string]string{
+		"status":      succeed(t, "status", "--run-dir", runDir, "--kubelet-dir", t.TempDir()),
+		"topo -o svg": succeed(t, "topo", "-o", "svg", "--machine", recorded("oci-mi300x-derived")),
+		"topo -o resourceslices": succeed(t, "topo", "-o", "resourceslices", "--machine",
+			recorded("oci-mi300x-derived")),
+	} {
+		got = strings.ReplaceAll(got, port+" › "+upstream, "") // the way there
+		if !strings.Contains(got, upstream) || strings.Contains(got, port) {
+			t.Errorf("%s does not call the switch %s:\n%.2000s", name, upstream, got)
+		}
+	}
+}
+
+// halves is the driver of one GPU with 80 GiB, offered as two parts.
+type halves struct{ card topology.Address }
+
+func (h halves) Discover() (gpu.Inventory, error) {
+	part := gpu.Device{ID: "MIG-0", Card: h.card, VRAM: 80 << 30, Healthy: true}
+	other := part
+	other.ID = "MIG-1"
+	return gpu.Inventory{Resources: map[string][]gpu.Device{"nvidia.com/mig-3g.40gb": {part, other}}}, nil
+}
+
+func (halves) Links() ([]topology.Link, error)    { return nil, nil }
+func (halves) Edits([]gpu.Device) container.Edits { return container.Edits{} }
+
+// TestTopoVRAM: if sysfs lacks a GPU's memory, the plugin provides it: the memory of the card, however
+// divided.
+func TestTopoVRAM(t *testing.T) {
+	t.Parallel()
+	sys := sysfs(t, "nv-h100-oci", 0)
+	dir := kubelettest.Dir(t)
+	runDir := filepath.Join(dir, "run")
+	if before := succeed(t, "topo", "--sysfs-root", sys, "--run-dir", runDir); strings.Contains(before, "GiB") {
+		t.Errorf("without plugins:\n%s", before)
+	}
+	log := slog.New(slog.DiscardHandler)
+	node, err := coordination.New(coordination.Config{RunDir: runDir, SysRoot: sys, KubeletDir: dir, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	card, err := topology.ParseAddress("0000:0f:00.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpus, err := gpu.Discover(halves{card}, 0, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "nvidia.com/mig-3g.40gb"
+	plugin := gpu.NewPlugin(name, gpus, node.Member(name, device.GPU), log)
+	ctx, cancel := context.WithCancel(context.Background())
+	var g errgroup.Group
+	g.Go(func() error { return node.Run(ctx) })
+	g.Go(func() error { return plugin.Watch(ctx, func([]deviceplugin.Device) {}) })
+	t.Cleanup(func() {
+		cancel()
+		if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("coordination: %v", err)
+		}
+	})
+	var after string
+	for limit := time.Now().Add(time.Minute); !strings.Contains(after, "GiB"); {
+		if time.Now().After(limit) {
+			t.Fatalf("with a plugin that knows:\n%s", after)
+		}
+		after = succeed(t, "topo", "--sysfs-root", sys, "--run-dir", runDir)
+	}
+	if !strings.Contains(after, ", 80 GiB\n") || strings.Count(after, "GiB") != 1 {
+		t.Errorf("with a plugin that knows of one GPU:\n%s", after)
+	}
+}
+
+// Listening on an address other than loopback works with a warning; a signal ends the server successfully.
+func TestServeOpen(t *testing.T) {
+	for address, warned := range map[string]bool{"0.0.0.0:0": true, ":0": false} {
+		stderr := serveOnce(t, "status", "--serve", address, "--run-dir", t.TempDir())
+		if got := strings.HasPrefix(stderr, "WARNING: "); got != warned {
+			t.Errorf("%s: standard error %q", address, stderr)
+		}
+	}
+}
+
+// serveOnce runs a command that serves until a signal, and returns its standard error.
+func serveOnce(t *testing.T, args ...string) string {
+	t.Helper()
+	stdout, out := io.Pipe()
+	var stderr bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- cli.Execute(newRoot(), args, out, &stderr)
+		out.Close()
+	}()
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "http://") {
+		t.Fatalf("tandem %q: %q, %v, %s", args, line, err, &stderr)
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-code; got != cli.ExitOK {
+		t.Errorf("tandem %q: exit code %d, %s", args, got, &stderr)
+	}
+	return stderr.String()
 }

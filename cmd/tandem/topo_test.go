@@ -5,12 +5,17 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -76,5 +81,104 @@ func TestTopoAgrees(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// colours collects the coloured words of texts.
+type colours struct {
+	mutex sync.Mutex
+	words []string
+}
+
+// inColour finds the coloured words of a text.
+var inColour = regexp.MustCompile(`\x1b\[(3\d)m(.*?)\x1b\[0m`)
+
+// strip returns a text without its colours.
+func (c *colours) strip(text string) string {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	names := map[string]string{"31": "red", "32": "green", "33": "yellow"}
+	for _, match := range inColour.FindAllStringSubmatch(text, -1) {
+		c.words = append(c.words, names[match[1]]+" "+match[2])
+	}
+	return inColour.ReplaceAllString(text, "$2")
+}
+
+// check fails the test unless these words were coloured, separated by commas.
+func (c *colours) check(t *testing.T, want string) {
+	t.Helper()
+	slices.Sort(c.words)
+	if diff := cmp.Diff(want, strings.Join(slices.Compact(c.words), ", ")); diff != "" {
+		t.Errorf("coloured words (-want +got):\n%s", diff)
+	}
+}
+
+// TestColouredWords: of plans.
+func TestColouredWords(t *testing.T) {
+	t.Parallel()
+	machine := []string{"--machine", recorded("oci-mi300x-derived")}
+	for args, want := range map[string]string{
+		"plan --gpus 2 --vfs 2": "green PIX",
+		"plan --gpus 2 --vfs 1": "green PIX, yellow NODE",
+		"plan --gpus 8 --vfs 1": "green PIX, red note:, yellow NODE, yellow SYS",
+	} {
+		var shown colours
+		_, stdout, stderr := run(slices.Concat(strings.Fields(args), machine, []string{"--color=always"})...)
+		if shown.strip(stdout) == "" {
+			t.Error(stderr)
+		}
+		shown.check(t, want)
+	}
+}
+
+// TestColorFlag: --color decides about the text for people, and never changes a document.
+func TestColorFlag(t *testing.T) {
+	t.Parallel()
+	machine := recorded("oci-mi300x-derived")
+	for _, c := range []struct {
+		args     string
+		coloured bool
+	}{
+		{"plan --gpus 1 --vfs 1", false},
+		{"plan --gpus 1 --vfs 1 --color=never", false},
+		{"--color=always plan --gpus 1 --vfs 1", true},
+		{"plan --gpus 1 --vfs 1 --color always", true},
+		{"plan --gpus 1 --vfs 1 --color=always -o json", false},
+		{"plan --gpus 1 --vfs 1 --color=always -o svg", false},
+		{"doctor --color=always", true},
+		{"doctor --color=always -o json", false},
+		{"topo --color=always", false},
+	} {
+		_, stdout, stderr := run(append(strings.Fields(c.args), "--machine", machine)...)
+		if got := strings.Contains(stdout, "\x1b["); got != c.coloured || stdout == "" {
+			t.Errorf("tandem %s: coloured is %t\n%s%s", c.args, got, stdout, stderr)
+		}
+	}
+	code, _, stderr := run("topo", "--color=alway")
+	if code != cli.ExitUsage || !strings.Contains(stderr, "want auto, always or never (did you mean always?)") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// The devices of a container are those that verify finds.
+func TestContainerFunctions(t *testing.T) {
+	p := newPod(t, "oci-mi300x-derived", 1).amd("0000:11:00.0").vfs("0000:0c:00.1")
+	n, err := machine.Read(&machine.Source{SysfsRoot: p.path("sys")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &verify.Check{SysfsRoot: p.path("sys"), DevRoot: p.path("dev"), ProcRoot: p.path("proc")}
+	for name, value := range p.env {
+		c.Environment = append(c.Environment, name+"="+value)
+	}
+	functions, err := c.Functions(n.Sys, n.Tree)
+	if err != nil || len(functions) != 2 || functions[0].String() != "0000:11:00.0" ||
+		functions[1].String() != "0000:0c:00.1" {
+		t.Errorf("%v, %v", functions, err)
+	}
+	c.Environment = []string{"PCIDEVICE_X=0000:fe:00.0"}
+	if functions, err := c.Functions(n.Sys, n.Tree); err == nil ||
+		!strings.Contains(err.Error(), "PCIDEVICE_X names 0000:fe:00.0") {
+		t.Errorf("%v, %v", functions, err)
 	}
 }

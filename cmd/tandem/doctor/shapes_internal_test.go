@@ -4,17 +4,81 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
+
+// TestMergeOfEachResource: each pool of VFs is a resource with hints of its own, also under policies that try
+// no combinations: doctor's own remedy is another one.
+func TestMergeOfEachResource(t *testing.T) {
+	n := Node{Tree: topology.Assemble(nil, nil, nil)}
+	n.VFs = []model.Resource{{Name: "x.y/a"}, {Name: "x.y/b"}, {Name: "x.y/excluded"}}
+	for i := range 8 {
+		n.GPUs = append(n.GPUs, deviceOn("gpu", topology.Address{}, topology.Node(i)))
+		for k, on := range []topology.NUMANode{topology.Node(i), topology.Node(i), {}} {
+			n.VFs[k].Devices = append(n.VFs[k].Devices, deviceOn("vf", topology.Address{}, on))
+		}
+	}
+	k := &settings{}
+	n.settings = k
+	k.Policy, k.CPUPolicy, k.MemoryPolicy = restricted, "none", "None"
+	n.shapes.emptyNode = n.emptyUnder(model.Restricted)
+	found := runChecks(&n, ofPlugins, shapeChecks[len(shapeChecks)-1])
+	if len(found) != 1 || !slices.Equal(found[0].Evidence, []string{
+		"GPUs: hints over 8 NUMA nodes", "VFs of x.y/a: hints over 8 NUMA nodes",
+		"VFs of x.y/b: hints over 8 NUMA nodes",
+	}) || !strings.HasSuffix(found[0].Fix[0], "about 98 µs") {
+		t.Errorf("found %+v", found)
+	}
+	for policy, want := range map[string]int{"": 0, "none": 1, "best-effort": 1, "single-numa-node": 1} {
+		k.Policy = policy
+		n.shapes.emptyNode = n.emptyUnder(model.Restricted)
+		if found := runChecks(&n, ofPlugins, shapeChecks[len(shapeChecks)-1]); len(found) != want {
+			t.Errorf("policy %s: found %+v", policy, found)
+		}
+	}
+}
+
+// TestShapesOfManyNodes: with the option max-allowable-numa-nodes, which --drop-in prints on such a
+// machine, the kubelet admits containers on a machine with ten NUMA nodes.
+func TestShapesOfManyNodes(t *testing.T) {
+	n := Node{Tree: topology.Assemble(nil, nil, nil)}
+	vfs := model.Resource{Kind: model.VF}
+	for i := range 10 {
+		at := topology.Address{Bus: uint8(i)}
+		n.GPUs = append(n.GPUs, deviceOn(fmt.Sprint("gpu", i), at, topology.Node(i)))
+		vf := topology.Address{Bus: uint8(i), Function: 1}
+		vfs.Devices = append(vfs.Devices, deviceOn(fmt.Sprint("vf", i), vf, topology.Node(i)))
+	}
+	n.VFs = []model.Resource{vfs}
+	k := &settings{}
+	n.settings = k
+	k.Policy, k.Scope, k.CPUPolicy, k.MemoryPolicy = restricted, scopeContainer, "none", "None"
+	k.NUMANodes = 10
+	k.PolicyOptions = map[string]string{maxNodesOption: "10"}
+	if refusals := n.Refusals(); len(refusals) > 0 {
+		t.Fatalf("the kubelet does not start: %v", refusals)
+	}
+	if s := n.readShapes(); len(s.refused) > 0 {
+		t.Errorf("refused shapes %s, want none", shapeList(s.refused))
+	}
+}
+
+// deviceOn returns a device with the hint of a NUMA node.
+func deviceOn(id string, address topology.Address, numa topology.NUMANode) model.Device {
+	return model.Device{Device: placement.Device{ID: id, Address: address}, NUMA: numa}
+}
 
 // TestRefusedPodsAsExplained: doctor and "kubectl tandem explain" agree whether the empty node admits a
 // refused pod. Each NUMA node has four GPUs, and four VFs of each of two pools.
