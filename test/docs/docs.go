@@ -34,7 +34,7 @@ func Files(root string) ([]string, error) {
 // Programs maps each program that documents may mention to the test of its commands.
 var Programs = map[string]string{
 	"tandem":     "cmd/tandem/readme_test.go",
-	"tandem-lab": "cmd/tandem-lab/readme_test.go",
+	"tandem-lab": "cmd/tandem-lab/tandem_lab_test.go",
 	"tandem-gpu": "test/others/chart/chart_test.go",
 	"helm":       "test/others/chart/docs_test.go",
 	"kubectl":    "test/others/chart/docs_test.go",
