@@ -42,18 +42,6 @@ func TestRefusedContainerIsComplete(t *testing.T) {
 	}
 }
 
-// The app container that has taken a device over is the holder, not the init container of the pod.
-func TestHolderAfterAnInitContainer(t *testing.T) {
-	t.Parallel()
-	devices := kubelet.Devices{gpus: {"gpu"}}
-	app, before := holders.Holder{Name: "app", Devices: devices}, holders.Holder{Devices: devices, Init: true}
-	for _, found := range []holders.Holders{{app, before}, {before, app}} {
-		if h := newBooks(nil, nil, found).holders.Of(gpus, "gpu"); h == nil || h.Name != "app" {
-			t.Errorf("of %v: %v", found, h)
-		}
-	}
-}
-
 // A kubelet that has lost its records gives devices of a running container to another, and rejects that one:
 // the container, known by its Allocates at an earlier kubelet, keeps its devices.
 func TestRejectedContainerFreesItsOwnDevices(t *testing.T) {
