@@ -125,24 +125,23 @@ const (
 // TestVerify: what tandem verify prints in containers of all kinds. A step "pod MACHINE/VFS" lays out one
 // without devices.
 func TestVerify(t *testing.T) {
-	var shown colours
-	checkPodScript(t, "verify", &shown)
-	shown.check(t, "green PIX, green verified, red not verified, yellow NODE, yellow SYS, yellow UNK")
+	checkPodScript(t, "verify",
+		"green PIX, green verified, red not verified, yellow NODE, yellow SYS, yellow UNK")
 }
 
 // TestVerifyTraffic: what tandem verify --traffic prints, with programs for perftest's.
 func TestVerifyTraffic(t *testing.T) {
-	var shown colours
-	p := checkPodScript(t, "verify-traffic", &shown)
-	shown.check(t, "green PIX, green ok, green verified, red not verified, red slow")
+	p := checkPodScript(t, "verify-traffic",
+		"green PIX, green ok, green verified, red not verified, red slow")
 	p.step("perftest", "mlx5_8=192.40 mlx5_9=78.90")
 	_, stdout, _ := p.verify("--traffic", "-o", "json")
 	validate(t, "verify", stdout)
 }
 
-// checkPodScript runs a script, and returns the pod of its last step "pod".
-func checkPodScript(t *testing.T, file string, shown *colours) (p *pod) {
+// checkPodScript runs a script; coloured are the words in colours. It returns the pod of the last step "pod".
+func checkPodScript(t *testing.T, file, coloured string) (p *pod) {
 	t.Helper()
+	var shown colours
 	golden.Script{
 		Run: func(args []string) (code int, stdout, stderr string) {
 			code, stdout, stderr = p.verify(append(args[2:], "--color=always")...)
@@ -158,6 +157,7 @@ func checkPodScript(t *testing.T, file string, shown *colours) (p *pod) {
 		},
 		File: func(name string) string { return p.path(name) },
 	}.Check(t, "testdata/scripts/"+file+".txt")
+	shown.check(t, coloured)
 	return p
 }
 
