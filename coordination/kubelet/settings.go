@@ -139,12 +139,16 @@ func ParseConfigz(configz []byte) (Settings, error) {
 // Origin returns the file or flag that sets a key, "" for none.
 func (s *Settings) Origin(key string) string { return s.origin[key] }
 
-// Says returns the evidence for a key: the source of the value, or the default.
+// Says returns the evidence for a key: the source of the value, or the default, if there is one.
 func (s *Settings) Says(key string, value any) string {
 	if origin, ok := s.origin[key]; ok {
 		return fmt.Sprintf("%s: %s: %v", s.at.Shown(origin), key, value)
 	}
-	return fmt.Sprintf("%s: %s is not set, the default is %v", s.Sources(), key, value)
+	unset := fmt.Sprintf("%s: %s is not set", s.Sources(), key)
+	if value == "" {
+		return unset
+	}
+	return fmt.Sprintf("%s, the default is %v", unset, value)
 }
 
 // Sources returns the files, for people, or the command line of a kubelet without files.
