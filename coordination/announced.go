@@ -23,13 +23,8 @@ import (
 type announcements struct {
 	mu      sync.Mutex
 	all     []*announcement
-	ends    []*api.Announcement // of Allocates that the server has not confirmed in time; at most maxEnds
 	changed system.Signal
 }
-
-// maxEnds is the maximum number of ends of Allocates that wait for the stream to the server. Of more, the
-// newest are sent.
-const maxEnds = 256
 
 // announcement is the latest announcement of a resource.
 type announcement struct {
@@ -52,26 +47,8 @@ func (n *announcements) add(resource string, kind device.Kind) *announcement {
 	return a
 }
 
-// addEnd leaves the end of an Allocate to the stream, for a server that has not answered in time.
-func (a *announcement) addEnd(ids []string) {
-	a.siblings.mu.Lock()
-	defer a.siblings.mu.Unlock()
-	ends := append(a.siblings.ends, &api.Announcement{Resource: a.resource, Returned: ids})
-	a.siblings.ends = ends[max(0, len(ends)-maxEnds):]
-	a.siblings.changed.Raise()
-}
-
-// takeEnds returns the ends of Allocates that wait for the stream, oldest first; the caller sends them.
-func (n *announcements) takeEnds() []*api.Announcement {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	ends := n.ends
-	n.ends = nil
-	return ends
-}
-
 // messages returns the latest announcement of every resource, and a channel that is closed after the next
-// announcement or end of an Allocate.
+// announcement.
 func (n *announcements) messages() (all []*api.Announcement, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

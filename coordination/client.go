@@ -103,6 +103,7 @@ func dialRunDir(runDir string) (*grpc.ClientConn, error) {
 // dialSocket returns a client of a socket; the name is for errors.
 func dialSocket(socket Socket, name string) (*grpc.ClientConn, error) {
 	conn, err := socket.Dial(
+		grpc.WithChainUnaryInterceptor(sendDeadline),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}))
 	if err != nil {

@@ -53,9 +53,7 @@
 //   - announcement.latest: the plugin's devices; device.MaxDevices; each Publish; the plugin.
 //   - machine: sysfs; the machine; announcements; sysfs, if readable.
 //   - handouts.current, handout file: the last Allocate; one of a kind; each Allocate; ignored after 10 s.
-//   - Member.unanswered: Allocates without an answer; those in progress; Allocated and Returned; the plugin.
-//   - announcements.ends: ends of Allocates that the server did not confirm in time; maxEnds; sent over the
-//     stream; the plugin.
+//   - openAllocates: open Allocates of this process; those in progress; their starts and ends; the plugin.
 //   - membership.foreign, joined: the stream; one; each attempt to join; the server.
 //   - intent's failure and pause of a source: the last answer; a minute; the next answer; the source.
 //   - intent's pods: what is kept of the last list's pods, by their content; 131,072 containers and requests;
@@ -82,7 +80,8 @@
 //   - listing: the last List; pods of the node; each List; List.
 //   - open: the container in admission, with a plan; one, the plan for planTTL; each call; the checkpoint,
 //     and the kubelet's pods.
-//   - admission.openAllocates: open Allocates; 3 s; the plugin's report or end; List is not read.
+//   - admission.Allocates: open Allocates; of connected plugins, of others for a second; the plugin's calls,
+//     and each start and end over a stream; the newest. List is not read.
 //   - survey, for people: the holders; the holders; after surveyTTL, or a decision; the kubelet's records.
 //   - history, for people: decisions; 256; never; without influence on decisions.
 //   - coordinator.json: all of the above, 4,096 of found and 256 own Allocates; 16 MiB; each change; read

@@ -48,7 +48,7 @@ func drains(t *testing.T, name string) bool {
 	id := map[string]string{gpus: "gpu0", vfs: "vf0"}[name]
 	answers := make(chan error, 1)
 	go func() {
-		_, err := members[name].report(t.Context(), []string{id})
+		_, err := members[name].report(t.Context(), members[name].StartAllocate([]string{id}))
 		answers <- err
 	}()
 	<-began

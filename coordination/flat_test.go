@@ -124,7 +124,8 @@ func (p *pairOfNodes) admit(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{gpus, vfs} {
 		chosen := choose(t, p.members[name], p.ids[name], nil, 2)
-		if listed, _, err := p.members[name].Allocated(t.Context(), chosen); err != nil || len(listed) != 2 {
+		listed, _, err := p.members[name].Allocated(t.Context(), p.members[name].StartAllocate(chosen))
+		if err != nil || len(listed) != 2 {
 			t.Fatalf("allocate 2 of %s: %v, %v, %v", name, chosen, listed, err)
 		}
 	}

@@ -22,6 +22,7 @@ type membership struct {
 	own       *atomic.Pointer[nodeServer] // the server while this process serves, which is asked directly
 	client    api.CoordinationClient
 	announced *announcements
+	allocates *openAllocates
 	log       *slog.Logger
 
 	lost system.Trigger // signals that the connection to the server broke
@@ -33,8 +34,8 @@ type membership struct {
 // newMembership returns a membership without a connection.
 func newMembership(client api.CoordinationClient, log *slog.Logger) *membership {
 	return &membership{
-		own: &atomic.Pointer[nodeServer]{}, client: client, announced: &announcements{}, log: log,
-		lost: system.NewTrigger(),
+		own: &atomic.Pointer[nodeServer]{}, client: client, announced: &announcements{},
+		allocates: newOpenAllocates(), log: log, lost: system.NewTrigger(),
 	}
 }
 
@@ -138,6 +139,9 @@ func (m *membership) join(ctx context.Context) error {
 	defer m.joined.Store(false)
 	acknowledged := system.NewTrigger()
 	go func() { lose(receive(stream, acknowledged)) }()
+	if err := m.tellAllocates(ctx, lose); err != nil {
+		return err
+	}
 	sent := map[string]*api.Announcement{}
 	for {
 		messages, changed := m.announced.messages()
@@ -151,17 +155,51 @@ func (m *membership) join(ctx context.Context) error {
 			sent[a.GetResource()] = a
 			m.announced.release(a)
 		}
-		for _, end := range m.announced.takeEnds() {
-			if err := send(ctx, stream, end); err != nil {
-				return err
-			}
-		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-changed:
 		}
 	}
+}
+
+// tellAllocates tells the server which Allocates are open, waits until the server knows, and goes on to tell
+// with each change. The end of the stream is the end of the membership. An older server does not listen.
+func (m *membership) tellAllocates(ctx context.Context, lose func(error)) error {
+	stream, err := m.client.OpenAllocates(ctx)
+	if err != nil {
+		return err
+	}
+	message, changed := m.allocates.encode()
+	_ = stream.Send(message) // the reason for an error is that of Header or CloseAndRecv
+	header, err := stream.Header()
+	if err != nil || header == nil {
+		return unlessOlder(stream)
+	}
+	go func() {
+		for {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+			message, changed = m.allocates.encode()
+			if stream.Send(message) != nil {
+				lose(unlessOlder(stream))
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+// unlessOlder returns the reason for which a stream has ended, nil for a server without such a call.
+func unlessOlder(stream api.Coordination_OpenAllocatesClient) error {
+	_, err := stream.CloseAndRecv()
+	if status.Code(err) == codes.Unimplemented {
+		return nil
+	}
+	return err
 }
 
 // announce sends an announcement and waits for the acknowledgement that the server uses the announcement. An
@@ -174,8 +212,9 @@ func (m *membership) announce(
 			"resource", a.GetResource(), "reason", status.Convert(err).Message())
 		return nil
 	}
-	if err := send(ctx, stream, a); err != nil {
-		return err
+	if err := stream.Send(a); err != nil { // the reason is that of receive
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
 	select {
 	case <-acknowledged:
@@ -183,15 +222,6 @@ func (m *membership) announce(
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// send sends a message. The reason for an error is that of receive.
-func send(ctx context.Context, stream api.Coordination_JoinClient, a *api.Announcement) error {
-	if stream.Send(a) == nil {
-		return nil
-	}
-	<-ctx.Done()
-	return context.Cause(ctx)
 }
 
 // receive forwards the server's acknowledgements until the stream breaks, and returns the reason.

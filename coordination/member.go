@@ -5,23 +5,14 @@ package coordination
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"strings"
-	"sync"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/coordination/system"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Member is one resource of one plugin in the coordination. The methods survive without the coordinator:
-// Prefer then has no answer, and the others use only this plugin's data. Allocated fails only to refuse.
+// Prefer then has no answer, and the others use only this plugin's data.
 type Member struct {
 	announced *announcement
 	chooser   *chooser
@@ -30,8 +21,6 @@ type Member struct {
 	withheld  *withholder
 	config    *Config
 	log       *slog.Logger
-
-	unanswered sync.Map // Allocates without an answer of the coordinator, by their devices
 }
 
 // Publish announces the resource's devices; the latest announcement replaces the previous announcement.
@@ -86,98 +75,4 @@ func (m *Member) countAlone(call admission.Call) {
 	if m.config.Observer != nil {
 		m.config.Observer(call)
 	}
-}
-
-// Allocated reports the devices that the kubelet took. The result has the same IDs in the container's order,
-// so that the i-th GPU pairs with the i-th VF; without an answer of the coordinator the order depends only on
-// this plugin's data. An error is always the coordinator's rejection, with a message for the pod's owner: the
-// kubelet must fail the pod with the message. Call Returned when the kubelet's Allocate call ends. The
-// attribute is for the log and names the container, if known.
-func (m *Member) Allocated(ctx context.Context, ids []string) (order []string, to slog.Attr, err error) {
-	ctx, cancel := context.WithTimeout(ctx, system.CoordinatorLimit)
-	defer cancel()
-	answer, err := m.report(ctx, ids)
-	if refusal := answer.GetRefusal(); refusal != "" {
-		m.log.Error("rejected allocation", "devices", ids, "reason", refusal)
-		return nil, to, status.Error(codes.FailedPrecondition, refusal)
-	}
-	order = answer.GetDevices()
-	if err != nil {
-		m.unanswered.Store(strings.Join(ids, " "), true)
-		m.countAlone(admission.AllocatedCall)
-		order = m.chooser.inPairOrder(ids)
-		m.log.Warn("no answer from the coordinator; ordered devices locally", "devices", order, "error", err)
-	}
-	m.record(ids)
-	if o := answer.GetContainer(); o != nil {
-		to = slog.String("container", o.GetNamespace()+"/"+o.GetPod()+"/"+o.GetContainer())
-	}
-	if !device.SameSet(order, ids) {
-		order = slices.Sorted(slices.Values(ids))
-	}
-	return order, to, nil
-}
-
-func (m *Member) report(ctx context.Context, ids []string) (*api.AllocatedResponse, error) {
-	q := &api.AllocatedRequest{Resource: m.announced.resource, Devices: ids}
-	return ask(ctx, m.client, q, (*nodeServer).Allocated, api.CoordinationClient.Allocated)
-}
-
-// Returned reports the end of an Allocate to the coordinator, before the kubelet receives the response, or an
-// error: the kubelet then rejects the pod. After an error Returned also writes one file of the run directory.
-// Returned does not wait for a coordinator that has not answered: the coordinator learns of the end later.
-func (m *Member) Returned(ctx context.Context, ids []string, failed bool) {
-	if failed {
-		m.record(nil) // the devices are no container's
-	}
-	if _, unanswered := m.unanswered.LoadAndDelete(strings.Join(ids, " ")); unanswered {
-		m.announced.addEnd(ids)
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), system.CoordinatorLimit)
-	defer cancel()
-	q := &api.ReturnedRequest{Resource: m.announced.resource, Devices: ids, Failed: failed}
-	if _, err := ask(ctx, m.client, q, (*nodeServer).Returned, api.CoordinationClient.Returned); err != nil {
-		m.log.Debug("end of an Allocate not reported in time", "devices", ids, "failed", failed, "error", err)
-		m.announced.addEnd(ids)
-	}
-}
-
-// record tells the other plugin the devices of the latest Allocate.
-func (m *Member) record(ids []string) {
-	if err := m.chooser.record(m.announced.locateDevices(ids)); err != nil {
-		m.log.Debug("allocation not recorded for the other plugin", "error", err)
-	}
-}
-
-// pairsLimit is longer than other limits: without an answer the container lacks the pairs file, not only the
-// best devices.
-const pairsLimit = 4 * system.QuestionLimit
-
-// Pair returns for every GPU of the node the best of the VFs just reported with Allocated, or nil if the
-// coordinator does not answer. The coordinator writes these VFs to the pairs file, unless file is "", and
-// adds the container's GPUs before the answer to the Allocated with these GPUs. Pair returns false if the
-// file is not written yet.
-func (m *Member) Pair(ctx context.Context, vfs []pairs.VF, file string) ([]pairs.Served, bool) {
-	ctx, cancel := context.WithTimeout(ctx, pairsLimit)
-	defer cancel()
-	q := &api.PairRequest{Resource: m.announced.resource, File: file}
-	for _, vf := range vfs {
-		q.Devices = append(q.Devices, vf.ID)
-		q.Vfs = append(q.Vfs, &api.PairVF{
-			Device: vf.ID, Address: vf.Address.String(), Rdma: vf.RDMA, Netdev: vf.Netdev,
-		})
-	}
-	answer, err := ask(ctx, m.client, q, (*nodeServer).Pair, api.CoordinationClient.Pair)
-	if err != nil {
-		m.log.Warn("no pairs for the container", "vfs", len(vfs), "error", err)
-		return nil, false
-	}
-	var served []pairs.Served
-	for _, s := range answer.GetServed() {
-		if gpu, err := topology.ParseAddress(s.GetGpu()); err == nil {
-			served = append(served, pairs.Served{GPU: gpu, VF: s.GetDevice()})
-		}
-	}
-	return served, answer.GetWritten()
 }

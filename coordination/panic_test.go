@@ -110,7 +110,7 @@ func TestPanicCostsOneServer(t *testing.T) {
 	gpu.Publish(threeGPUs)
 	await(t, dir, connected(gpus))
 	_, vf, _ := join(t, Config{RunDir: dir, Log: logger}, vfs, oneVF, gpus, vfs)
-	if _, _, err := vf.Allocated(t.Context(), []string{"vf0"}); err != nil {
+	if _, _, err := vf.Allocated(t.Context(), vf.StartAllocate([]string{"vf0"})); err != nil {
 		t.Fatal(err)
 	}
 	before := server.election.serving.Load()

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -31,6 +30,16 @@ func countLooks(c *admission.Coordinator) *atomic.Int32 {
 	return &looks
 }
 
+// allocate has a plugin report an Allocate, which stays open.
+func allocate(t testing.TB, m *Member, ids ...string) *Allocate {
+	t.Helper()
+	a := m.StartAllocate(ids)
+	if _, _, err := m.Allocated(t.Context(), a); err != nil {
+		t.Error(err)
+	}
+	return a
+}
+
 // isHeld reports whether a container has any device.
 func isHeld(c *admission.Coordinator) (held bool) {
 	for _, r := range c.Resources() {
@@ -50,47 +59,15 @@ func TestReturned(t *testing.T) {
 	c := server.election.serving.Load().coordinator
 	looks := countLooks(c)
 	for m, id := range map[*Member]string{gpu: "gpu0", vf: "vf0"} {
-		if _, err := m.report(t.Context(), []string{id}); err != nil {
-			t.Fatal(err)
-		}
+		a := allocate(t, m, id)
 		before := looks.Load()
 		if choose(t, m, []string{id}, nil, 1); looks.Load() != before {
 			t.Errorf("%s: the server does not know of the open Allocate", m.announced.resource)
 		}
-		m.Returned(t.Context(), []string{id}, false)
+		m.Returned(t.Context(), a, false)
 		if choose(t, m, []string{id}, nil, 1); looks.Load() == before {
 			t.Errorf("%s: the server does not know that the Allocate has returned", m.announced.resource)
 		}
-	}
-}
-
-// A server that goes on after a plugin has waited in vain learns that the Allocate is over, whether the
-// Allocate or its end had no answer.
-func TestEndWithoutAnAnswer(t *testing.T) {
-	for name, answered := range map[string]bool{"no answer": false, "no answer to the end": true} {
-		t.Run(name, func(t *testing.T) {
-			server, members, _ := serverAndClient(t)
-			looks := countLooks(server.election.serving.Load().coordinator)
-			allocate := func() {
-				if _, _, err := members[vfs].Allocated(t.Context(), []string{"vf0"}); err != nil {
-					t.Error(err)
-				}
-			}
-			if answered {
-				allocate()
-			}
-			letGo := hang(server)
-			if !answered {
-				allocate()
-			}
-			members[vfs].Returned(t.Context(), []string{"vf0"}, false)
-			letGo()
-			for start := time.Now(); looks.Load() == 0; choose(t, members[gpus], []string{"gpu0"}, nil, 1) {
-				if time.Since(start) > time.Second {
-					t.Fatal("the server takes the Allocate for open")
-				}
-			}
-		})
 	}
 }
 
@@ -99,11 +76,9 @@ func TestEndWithoutAnAnswer(t *testing.T) {
 func TestFailedAllocateIsReportedAtOnce(t *testing.T) {
 	server, members, _ := serverAndClient(t)
 	c := server.election.serving.Load().coordinator
-	if _, _, err := members[vfs].Allocated(t.Context(), []string{"vf0"}); err != nil {
-		t.Fatal(err)
-	}
+	a := allocate(t, members[vfs], "vf0")
 	release := publishSlowly(c, members[vfs])
-	members[vfs].Returned(t.Context(), []string{"vf0"}, true)
+	members[vfs].Returned(t.Context(), a, true)
 	if isHeld(c) {
 		t.Error("a device is allocated")
 	}
@@ -117,10 +92,7 @@ func TestAllocateBesideAHungServer(t *testing.T) {
 	defer letGo()
 	for name, id := range map[string]string{gpus: "gpu0", vfs: "vf0"} {
 		took := shortest(func() {
-			if _, _, err := members[name].Allocated(t.Context(), []string{id}); err != nil {
-				t.Error(err)
-			}
-			members[name].Returned(t.Context(), []string{id}, false)
+			members[name].Returned(t.Context(), allocate(t, members[name], id), false)
 		})
 		if took > answerLimit {
 			t.Errorf("%s: allocated after %s", name, took)
@@ -140,10 +112,7 @@ func TestReturnedWithoutAStream(t *testing.T) {
 	log.await(t, "lost the coordination server")
 	c.Machine = own
 	looks := countLooks(c)
-	if _, err := members[vfs].report(t.Context(), []string{"vf0"}); err != nil {
-		t.Fatal(err)
-	}
-	members[vfs].Returned(t.Context(), []string{"vf0"}, false)
+	members[vfs].Returned(t.Context(), allocate(t, members[vfs], "vf0"), false)
 	if choose(t, members[gpus], offered[gpus], nil, 1); looks.Load() == 0 {
 		t.Error("the server takes the Allocate for open")
 	}
@@ -155,10 +124,7 @@ func TestLateReportOfAFailure(t *testing.T) {
 	own := server.election.serving.Load()
 	// the plugin of the VFs has failed the Allocate of another container, and has given up its report to the
 	// server, which was stopped; the kubelet has gone on with this one
-	if _, _, err := members[gpus].Allocated(t.Context(), []string{"gpu0"}); err != nil {
-		t.Fatal(err)
-	}
-	members[gpus].Returned(t.Context(), []string{"gpu0"}, false)
+	members[gpus].Returned(t.Context(), allocate(t, members[gpus], "gpu0"), false)
 	if !isHeld(own.coordinator) {
 		t.Fatal("nothing is held: this shows nothing")
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"log/slog"
 	"maps"
@@ -86,13 +87,6 @@ func (s *nodeServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.
 		if err != nil {
 			return err
 		}
-		if ids := message.GetReturned(); len(ids) > 0 { // too late to say that the Allocate has failed
-			q := &api.ReturnedRequest{Resource: message.GetResource(), Devices: ids}
-			if _, err := s.Returned(stream.Context(), q); err != nil {
-				return err
-			}
-			continue
-		}
 		client := message.GetVersion() // without one 0.0, which no program uses
 		if err := protocol.admits(version{client.GetMajor(), client.GetMinor()}); err != nil {
 			return status.Error(codes.Unimplemented, err.Error())
@@ -154,6 +148,7 @@ func (s *nodeServer) Allocated(ctx context.Context, q *api.AllocatedRequest) (*a
 	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
 		return nil, err
 	}
+	s.coordinator.Allocates.StartCall(callOf(q))
 	answer, err := s.coordinator.Allocated(ctx, q.GetResource(), q.GetDevices())
 	if err != nil {
 		return nil, status.Error(codeOf(err), err.Error())
@@ -161,17 +156,53 @@ func (s *nodeServer) Allocated(ctx context.Context, q *api.AllocatedRequest) (*a
 	return answer, nil
 }
 
-// Returned records the end of an Allocate. Of a failed one that the plugin no longer waits for only the end
-// counts: the kubelet has gone on with another container.
+// callOf identifies the Allocate of a request: for an older plugin by its devices.
+func callOf(q interface {
+	GetResource() string
+	GetDevices() []string
+	GetCall() *api.Call
+}) (plugin, number uint64) {
+	if c := q.GetCall(); c.GetPlugin() != 0 {
+		return c.GetPlugin(), c.GetNumber()
+	}
+	text := fnv.New64a()
+	fmt.Fprint(text, q.GetResource(), " ", slices.Sorted(slices.Values(q.GetDevices())))
+	return 0, text.Sum64()
+}
+
+// Returned records the end of an Allocate.
 func (s *nodeServer) Returned(ctx context.Context, q *api.ReturnedRequest) (*api.ReturnedResponse, error) {
 	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
 		return nil, err
 	}
-	failed := q.GetFailed() && ctx.Err() == nil
-	if err := s.coordinator.Returned(q.GetResource(), q.GetDevices(), failed); err != nil {
+	defer s.coordinator.Allocates.EndCall(callOf(q))
+	if err := s.coordinator.Returned(ctx, q.GetResource(), q.GetDevices(), q.GetFailed()); err != nil {
 		return nil, status.Error(codeOf(err), err.Error())
 	}
 	return &api.ReturnedResponse{}, nil
+}
+
+// maxOpen is the maximum number of open Allocates of a plugin, more than the kubelet's workers for pods.
+const maxOpen = 4096
+
+// OpenAllocates records which Allocates of a plugin are open until the plugin disconnects.
+func (s *nodeServer) OpenAllocates(
+	stream grpc.ClientStreamingServer[api.OpenAllocatesRequest, api.OpenAllocatesResponse],
+) error {
+	message, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	tell, leave := s.coordinator.Allocates.AddStream(message.GetPlugin())
+	defer leave()
+	for ; err == nil; message, err = stream.Recv() {
+		if len(message.GetOpen()) > maxOpen {
+			return status.Errorf(codes.InvalidArgument, "more than %d Allocates are open", maxOpen)
+		}
+		tell(message.GetCount(), message.GetOpen())
+		_ = stream.SendHeader(nil) // once
+	}
+	return err
 }
 
 // Pair returns the best VFs for each GPU.
@@ -383,6 +414,8 @@ func survivingCalls(log *slog.Logger) grpc.ServerOption {
 	return grpc.ChainUnaryInterceptor(func(
 		ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 	) (any, error) {
+		ctx, cancel := untilDeadline(ctx)
+		defer cancel()
 		return system.SurviveResult(log, func() (any, error) { return handle(ctx, q) })
 	})
 }

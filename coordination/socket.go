@@ -215,7 +215,7 @@ func (peerCredentials) check(conn net.Conn) (net.Conn, credentials.AuthInfo, err
 type version struct{ major, minor uint32 }
 
 // protocol is the version of this program.
-var protocol = version{2, 8}
+var protocol = version{2, 9}
 
 func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
 

@@ -127,6 +127,13 @@ func (tellerServer) Returned(context.Context, *api.ReturnedRequest) (*api.Return
 	return nil, errNotCoordinated()
 }
 
+// OpenAllocates rejects a device plugin.
+func (tellerServer) OpenAllocates(
+	grpc.ClientStreamingServer[api.OpenAllocatesRequest, api.OpenAllocatesResponse],
+) error {
+	return errNotCoordinated()
+}
+
 // Pair rejects a device plugin.
 func (tellerServer) Pair(context.Context, *api.PairRequest) (*api.PairResponse, error) {
 	return nil, errNotCoordinated()

@@ -95,7 +95,8 @@ func TestServerOfAnotherVersion(t *testing.T) {
 	if got := choose(t, member, []string{"gpu0"}, nil, 1); len(got) != 1 {
 		t.Errorf("prefer: %v", got)
 	}
-	if got, _, err := member.Allocated(t.Context(), []string{"gpu0"}); err != nil || len(got) != 1 {
+	a := member.StartAllocate([]string{"gpu0"})
+	if got, _, err := member.Allocated(t.Context(), a); err != nil || len(got) != 1 {
 		t.Errorf("allocated: %v, %v", got, err)
 	}
 	if !strings.Contains(log.String(), "source=local") || strings.Count(log.String(), "level=ERROR") != 1 {

@@ -4,27 +4,20 @@ package admission
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"sync"
-	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Allocated records devices allocated by the kubelet, in an Allocate that is open until Returned. After ctx
-// is done nothing is refused: the plugin has passed the devices to the container. The error is ErrClosed if
+// Allocated records devices allocated by the kubelet. After ctx is done nothing is refused: the plugin has passed the devices to the container. The error is ErrClosed if
 // nothing was recorded.
 func (c *Coordinator) Allocated(
 	ctx context.Context, resource string, ids []string,
 ) (answer *api.AllocatedResponse, err error) {
 	defer c.store.changed.Fire()
-	c.reader.inFlight.addAllocate(resource, ids, ctx.Err() != nil)
 	a := c.reader.readAllocate(ctx, c.current(), c.now(), resource, ids)
 	answer, refused, err := c.decideAllocate(a, ctx.Err() == nil, refusedStates{})
 	if answer.GetRefusal() != "" && ctx.Err() != nil { // too late
@@ -80,11 +73,11 @@ func (c *Coordinator) decideAllocate(
 }
 
 // Returned records the end of an Allocate: the kubelet is about to receive the answer and goes on with the
-// container, or an error and rejects the pod. The error is ErrClosed.
-func (c *Coordinator) Returned(resource string, ids []string, failed bool) error {
-	defer c.reader.inFlight.endAllocate(resource, ids)
+// container, or an error and rejects the pod. After ctx is done the kubelet has gone on with another
+// container. The error is ErrClosed.
+func (c *Coordinator) Returned(ctx context.Context, resource string, ids []string, failed bool) error {
 	if failed {
-		return c.closeFailed(resource, ids)
+		return c.closeFailed(ctx, resource, ids)
 	}
 	return c.decide(func(tx *transaction) error {
 		if tx.open != nil && device.SameSet(tx.open.Devices[resource], ids) {
@@ -96,11 +89,14 @@ func (c *Coordinator) Returned(resource string, ids []string, failed bool) error
 
 // closeFailed closes the open admission if an Allocate that a plugin has failed is its next one, or its
 // latest.
-func (c *Coordinator) closeFailed(resource string, ids []string) error {
+func (c *Coordinator) closeFailed(ctx context.Context, resource string, ids []string) error {
 	defer c.store.changed.Fire()
 	var o observation
 	o.checkpoint = kubelet.Read(c.Kubelet.Checkpoint())
 	return c.decide(func(tx *transaction) error {
+		if ctx.Err() != nil {
+			return nil
+		}
 		isNext := tx.open != nil && tx.resources[resource] != nil && tx.open.Container.Lacks(resource)
 		if isNext || tx.open != nil && device.SameSet(tx.open.Devices[resource], ids) {
 			tx.endRejected(o.evidence(tx.state), allGone)
@@ -137,10 +133,9 @@ func (c *Coordinator) Announce(resource string, kind device.Kind, a device.Annou
 	return nil
 }
 
-// Leave marks the plugin of a resource as gone: the kubelet waits for none of its Allocates.
+// Leave marks the plugin of a resource as gone.
 func (c *Coordinator) Leave(resource string) {
 	defer c.store.changed.Fire()
-	c.reader.inFlight.endAllocatesOf(resource)
 	// after the end of the server, nobody is told
 	_ = c.decide(func(tx *transaction) error {
 		tx.resources = tx.resources.Leave(resource)
@@ -157,110 +152,4 @@ func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
 	s := c.current()
 	before := holders.Sources{Before: s.found, Unlisted: s.unlisted, Known: s.known, Life: c.Kubelet.Life()}
 	return Announced{s.tree, s.resources.All(), before}, changed
-}
-
-// maxOpen is the time after which an Allocate counts as over whose end nobody reports, because its plugin has
-// ended beside another plugin of the resource. It is longer than all parts of an Allocate may hang: two
-// reports, the pairs file and two handouts.
-const maxOpen = 3 * time.Second
-
-// openAllocates are the open calls of the kubelet. PodResources List must not be called meanwhile: the
-// kubelet would forget the devices of such an Allocate, and assign them again (kubernetes PR 137534). Within
-// an admission none is open when the kubelet asks, but the kubelet's pod workers also allocate, for
-// containers without a checkpoint entry.
-type openAllocates struct {
-	now func() time.Time
-
-	mu    sync.Mutex
-	all   map[kubelet.Device]allocateTimes // by allocateOf
-	ended system.Signal
-}
-
-// allocateTimes is the time at which a call has started or, without a known start, has ended.
-type allocateTimes struct {
-	at   time.Time
-	over bool // the end came first: two calls of the plugin have overtaken one another
-}
-
-// newOpenAllocates returns an empty set with a clock.
-func newOpenAllocates(now func() time.Time) *openAllocates {
-	return &openAllocates{now: now, all: map[kubelet.Device]allocateTimes{}}
-}
-
-// addAllocate records an Allocate until its end. The plugin no longer waits for a late one, and may have
-// reported its end.
-func (f *openAllocates) addAllocate(resource string, ids []string, late bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.dropOld()
-	key := allocateOf(resource, ids)
-	if late && f.all[key].over {
-		return
-	}
-	f.all[key] = allocateTimes{at: f.now()}
-}
-
-// endAllocate records that an Allocate has returned.
-func (f *openAllocates) endAllocate(resource string, ids []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.dropOld()
-	key := allocateOf(resource, ids)
-	if _, open := f.all[key]; open {
-		delete(f.all, key)
-	} else {
-		f.all[key] = allocateTimes{f.now(), true}
-	}
-	f.ended.Raise()
-}
-
-// endAllocatesOf records that the plugin of a resource, and so each of its Allocates, has ended.
-func (f *openAllocates) endAllocatesOf(resource string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	maps.DeleteFunc(f.all, func(of kubelet.Device, _ allocateTimes) bool { return of.Resource == resource })
-	f.ended.Raise()
-}
-
-// awaitNone waits for a short time until no Allocate is open. It reports whether none is open.
-func (f *openAllocates) awaitNone(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, returnedLimit)
-	defer cancel()
-	for {
-		ended := f.nextEnd()
-		if ended == nil {
-			return true
-		}
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return f.nextEnd() == nil
-		}
-	}
-}
-
-// nextEnd returns a channel that is closed when an Allocate ends, or nil if none is open.
-func (f *openAllocates) nextEnd() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.dropOld()
-	for _, a := range f.all {
-		if !a.over {
-			return f.ended.Next()
-		}
-	}
-	return nil
-}
-
-// dropOld removes old entries. The mutex must be held.
-func (f *openAllocates) dropOld() {
-	maps.DeleteFunc(f.all, func(_ kubelet.Device, a allocateTimes) bool { return f.now().Sub(a.at) > maxOpen })
-}
-
-// allocateOf identifies an Allocate by the lowest of its devices.
-func allocateOf(resource string, ids []string) kubelet.Device {
-	if len(ids) == 0 {
-		return kubelet.Device{Resource: resource}
-	}
-	return kubelet.Device{Resource: resource, ID: slices.Min(ids)}
 }

@@ -108,6 +108,7 @@ type Coordinator struct {
 	*Config
 	*committedState
 	*inspector
+	Allocates *Allocates
 
 	reader *reader
 	store  *store[savedState]
@@ -138,10 +139,12 @@ func newCoordinator(
 		h := committed.current().books().holders.Of(resource, id)
 		return h != nil && slices.Contains(h.Devices[resource], id) && (uid == "" || h.UID == "" || h.UID == uid)
 	}
-	reader := &reader{Config: config, inFlight: newOpenAllocates(now)}
+	allocates := newAllocates(now)
+	reader := &reader{Config: config, allocates: allocates}
 	return &Coordinator{
 		Config: config, committedState: committed, inspector: &inspector{reader: reader, committed: committed},
-		reader: reader, store: saved, pairs: folder, turn: semaphore.NewWeighted(1),
+		Allocates: allocates, reader: reader, store: saved,
+		pairs: folder, turn: semaphore.NewWeighted(1),
 	}
 }
 

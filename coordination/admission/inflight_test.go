@@ -13,45 +13,48 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// The kubelet forgets the devices of an Allocate that is open while PodResources is listed: then it is not. A
-// plugin that no longer waits for the coordinator goes on with the Allocate, for up to 400 ms.
+// The kubelet forgets the devices of an Allocate that is open while PodResources is listed: then it is not.
 func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 	t.Parallel()
-	vf := []string{"0000:0c:00.1"} // of a pod worker
-	begin := func(a *admission) { _, _ = a.coordinator.Allocated(t.Context(), vfs, vf) }
-	beginLate := func(a *admission) {
-		late, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, _ = a.coordinator.Allocated(late, vfs, vf)
-	}
-	end := func(a *admission) { _ = a.coordinator.Returned(vfs, vf, false) }
-	leave := func(a *admission) { a.coordinator.Leave(vfs) }
-	long := func(a *admission) { a.now = a.now.Add(maxOpen + 1) }
-	type step struct {
-		do    func(*admission)
-		looks int // at the next question
-	}
-	for name, steps := range map[string][]step{
-		"it returns":                              {{begin, 0}, {end, 1}},
-		"it returns late":                         {{beginLate, 0}, {end, 1}},
-		"its plugin dies, and another announces":  {{begin, 0}, {(*admission).announce, 0}, {long, 1}},
-		"its plugin leaves":                       {{begin, 0}, {leave, 1}},
-		"its end overtakes its late start":        {{func(a *admission) { end(a); beginLate(a) }, 1}},
-		"its plugin waits: the end was another's": {{end, 1}, {begin, 0}},
+	const plugin, older = 7, 0
+	a := untold(t)
+	looks := a.countLooks()
+	a.add("pod")
+	open := a.coordinator.Allocates
+	tell, leave := open.AddStream(plugin)
+	var again func(uint64, []uint64)
+	for _, step := range []struct {
+		what  string
+		do    func()
+		blind bool
+	}{
+		{"a call starts", func() { open.StartCall(plugin, 1) }, true},
+		{"its plugin tells of it", func() { tell(1, []uint64{1}) }, true},
+		{"the plugin hangs", func() { a.now = a.now.Add(time.Hour) }, true},
+		{"another plugin announces", a.announce, true},
+		{"the call ends", func() { open.EndCall(plugin, 1) }, false},
+		{"what the plugin told before comes late", func() { tell(0, []uint64{1}) }, false},
+		{"the next call starts", func() { open.StartCall(plugin, 3) }, true},
+		{"the plugin tells of the first", func() { tell(2, nil) }, true},
+		{"the plugin tells of the end", func() { tell(4, nil) }, false},
+		{"the call comes after its end", func() { open.StartCall(plugin, 3) }, false},
+		{"a call comes first by its plugin's word", func() { tell(5, []uint64{5}) }, true},
+		{"the stream breaks", func() { leave() }, true},
+		{"the plugin connects again", func() { again, leave = open.AddStream(plugin) }, true},
+		{"the plugin hangs again", func() { a.now = a.now.Add(time.Hour) }, true},
+		{"and tells of no call", func() { again(6, nil) }, false},
+		{"a call starts, and the plugin dies", func() { open.StartCall(plugin, 7); leave() }, true},
+		{"it does not come back", func() { a.now = a.now.Add(maxUntold + 1) }, false},
+		{"a call of an older plugin starts", func() { open.StartCall(older, 9) }, true},
+		{"and ends", func() { open.EndCall(older, 9) }, false},
+		{"another one starts", func() { open.StartCall(older, 9) }, true},
+		{"its plugin dies", func() { a.now = a.now.Add(maxUntold + 1) }, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := untold(t)
-			looks := a.countLooks()
-			a.add("pod")
-			for i, s := range steps {
-				*looks = 0
-				s.do(a)
-				if a.ask(gpus, 0, 1); *looks != s.looks {
-					t.Errorf("step %d: PodResources was listed %d times, want %d", i, *looks, s.looks)
-				}
-			}
-		})
+		step.do()
+		*looks = 0
+		if a.ask(gpus, 0, 1); (*looks == 0) != step.blind {
+			t.Fatalf("%s: %d looks", step.what, *looks)
+		}
 	}
 }
 
@@ -93,7 +96,7 @@ func TestFailedAllocateOfAnUnknownResource(t *testing.T) {
 	a := untold(t)
 	ids, _ := a.ask(gpus, 0, 1)
 	a.allocated(gpus, ids)
-	_ = a.coordinator.Returned("example.com/unknown", []string{"x"}, true)
+	_ = a.coordinator.Returned(t.Context(), "example.com/unknown", []string{"x"}, true)
 	if a.coordinator.current().open == nil || a.coordinator.holderOf(gpus, ids[0]) == "" {
 		t.Error("the admission is closed")
 	}
@@ -136,7 +139,7 @@ func TestRecentIsAfterTheEnd(t *testing.T) {
 	if a.coordinator.current().open.isRecent(a.now) {
 		t.Error("recent before the end, after a long time")
 	}
-	_ = a.coordinator.Returned(gpus, []string{"0000:11:00.0"}, false)
+	_ = a.coordinator.Returned(t.Context(), gpus, []string{"0000:11:00.0"}, false)
 	if !a.coordinator.current().open.isRecent(a.now) {
 		t.Error("not recent at the end")
 	}
@@ -149,37 +152,20 @@ func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 		returnedLimit / 2: true, 2 * returnedLimit: false,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newOpenAllocates(time.Now)
-			f.addAllocate(gpus, []string{"b", "a"}, false)
-			f.addAllocate(vfs, []string{"c"}, false)
+			a := newAllocates(time.Now)
+			a.StartCall(1, 1)
+			a.StartCall(2, 1)
 			go func() {
-				f.endAllocate(vfs, []string{"c"})
+				a.EndCall(2, 1)
 				<-time.After(wait)
-				f.endAllocate(gpus, []string{"a", "b"})
+				a.EndCall(1, 1)
 			}()
 			began := time.Now()
-			if got := f.awaitNone(t.Context()); got != want || time.Since(began) > returnedLimit {
+			if got := a.awaitNone(t.Context()); got != want || time.Since(began) > returnedLimit {
 				t.Errorf("settled %t after %s, want %t", got, time.Since(began), want)
 			}
 			synctest.Wait()
 			<-time.After(wait)
 		})
 	}
-}
-
-// An Allocate is open while its plugin may hang, and no longer.
-func TestAllocateStaysOpen(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newOpenAllocates(time.Now)
-		f.addAllocate(gpus, []string{"a"}, false)
-		<-time.After(maxOpen)
-		if f.nextEnd() == nil {
-			t.Error("an Allocate that hangs has ended")
-		}
-		<-time.After(time.Nanosecond)
-		if f.nextEnd() != nil {
-			t.Error("an Allocate of a plugin that has died is open for ever")
-		}
-	})
 }

@@ -147,7 +147,7 @@ func TestLateRefusalIsNone(t *testing.T) {
 				if err != nil || taken.GetRefusal() != "" {
 					t.Errorf("%s: %q, %v", name, taken.GetRefusal(), err)
 				}
-				_ = r.coordinator.Returned(name, r.given[name], false)
+				_ = r.coordinator.Returned(t.Context(), name, r.given[name], false)
 				cancel()
 			}
 			now := r.coordinator.current()

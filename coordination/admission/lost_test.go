@@ -68,7 +68,7 @@ func TestAllocateAfterAFailedOne(t *testing.T) {
 		a.keepCheckpoint()
 		c := a.coordinator
 		a.allocated(gpus, []string{"0000:11:00.0"})
-		_ = c.Returned(of.resource, of.failed, true)
+		_ = c.Returned(t.Context(), of.resource, of.failed, true)
 		if holder := c.holderOf(gpus, "0000:11:00.0"); holder != "" {
 			t.Errorf("%s: the rejected container holds the GPU: %s", name, holder)
 		}

@@ -126,7 +126,7 @@ func (j *judge) Allocate(_ *model.Pod, _ *model.Container, name string, ids []st
 		return true
 	}
 	taken, err := j.coordinator.Allocated(j.t.Context(), name, ids)
-	_ = j.coordinator.Returned(name, ids, taken.GetRefusal() != "")
+	_ = j.coordinator.Returned(j.t.Context(), name, ids, taken.GetRefusal() != "")
 	j.now = j.now.Add(FollowWindow / 4)
 	j.record(func(e *history.Event) {
 		if err != nil {

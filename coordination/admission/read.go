@@ -32,7 +32,7 @@ const (
 // reader reads the kubelet and the request sources. A reader changes no state and holds no lock.
 type reader struct {
 	*Config
-	inFlight *openAllocates
+	allocates *Allocates
 }
 
 // readQuestion reads the input of a decision about a question: the request sources beside the kubelet's
@@ -109,7 +109,7 @@ func (s *state) suspectedPods(sources holders.Sources, q *api.PreferRequest, all
 
 // readList returns the answer of PodResources List, unless a List is unsafe.
 func (r *reader) readList(ctx context.Context) (kubelet.View, error) {
-	if !r.inFlight.awaitNone(ctx) {
+	if !r.allocates.awaitNone(ctx) {
 		r.Log.Warn("PodResources not read during another container's allocation; choosing without PodResources")
 		return kubelet.View{}, kubelet.ErrNotRead
 	}

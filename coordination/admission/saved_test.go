@@ -41,7 +41,6 @@ func (a *admission) takeOver() {
 	a.t.Log("crash")
 	old := a.coordinator
 	a.coordinator = a.successor(old.now)
-	a.coordinator.reader.inFlight = old.reader.inFlight
 	a.coordinator.restoreHolders()
 	a.announce()
 }

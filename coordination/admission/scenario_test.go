@@ -123,7 +123,7 @@ func (a *admission) allocated(name string, ids []string) (order []string, refusa
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	_ = a.coordinator.Returned(name, ids, taken.GetRefusal() != "")
+	_ = a.coordinator.Returned(a.t.Context(), name, ids, taken.GetRefusal() != "")
 	a.named = append(a.named, taken.GetContainer())
 	return taken.GetDevices(), taken.GetRefusal()
 }

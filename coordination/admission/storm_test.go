@@ -182,7 +182,7 @@ func (s *storm) Allocate(p *model.Pod, c *model.Container, name string, ids []st
 	s.now = s.now.Add(FollowWindow / 4)
 	if !s.strikes(chanceOfCallFault) {
 		taken, err := s.coordinator.Allocated(s.t.Context(), name, ids)
-		_ = s.coordinator.Returned(name, ids, taken.GetRefusal() != "")
+		_ = s.coordinator.Returned(s.t.Context(), name, ids, taken.GetRefusal() != "")
 		s.record(func(e *history.Event) { e.Alone, e.Refusal = err != nil, taken.GetRefusal() })
 		return err != nil || taken.GetRefusal() == ""
 	}
@@ -199,7 +199,7 @@ func (s *storm) Allocate(p *model.Pod, c *model.Container, name string, ids []st
 			_, _ = s.coordinator.Allocated(s.t.Context(), name, ids) // likewise
 		}
 	}
-	_ = s.coordinator.Returned(name, ids, false)
+	_ = s.coordinator.Returned(s.t.Context(), name, ids, false)
 	return true
 }
 

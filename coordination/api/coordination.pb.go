@@ -32,9 +32,6 @@ type Announcement struct {
 	Devices  []*Device              `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
 	Links    []*Link                `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`     // between GPUs
 	Version  *Version               `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"` // of the plugin's protocol
-	// The devices of an Allocate call that the plugin has answered while the coordinator did not answer the plugin in time. A
-	// message with this field announces nothing and gets no response.
-	Returned []string `protobuf:"bytes,6,rep,name=returned,proto3" json:"returned,omitempty"`
 	// The rule for the choice among the replicas of shared devices, "distributed" or "packed"; empty for none.
 	Replicas string `protobuf:"bytes,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	// Why the devices are reported to the kubelet with or without NUMA nodes, one line for people; empty if nobody decided.
@@ -104,13 +101,6 @@ func (x *Announcement) GetLinks() []*Link {
 func (x *Announcement) GetVersion() *Version {
 	if x != nil {
 		return x.Version
-	}
-	return nil
-}
-
-func (x *Announcement) GetReturned() []string {
-	if x != nil {
-		return x.Returned
 	}
 	return nil
 }
@@ -560,6 +550,7 @@ type AllocatedRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resource      string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Devices       []string               `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
+	Call          *Call                  `protobuf:"bytes,3,opt,name=call,proto3" json:"call,omitempty"` // absent from an older plugin
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -608,6 +599,162 @@ func (x *AllocatedRequest) GetDevices() []string {
 	return nil
 }
 
+func (x *AllocatedRequest) GetCall() *Call {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+// Call identifies an Allocate call.
+type Call struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plugin        uint64                 `protobuf:"fixed64,1,opt,name=plugin,proto3" json:"plugin,omitempty"` // a random number of the plugin's process
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`  // OpenAllocatesRequest.count after the start of the call
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Call) Reset() {
+	*x = Call{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Call) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Call) ProtoMessage() {}
+
+func (x *Call) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Call.ProtoReflect.Descriptor instead.
+func (*Call) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Call) GetPlugin() uint64 {
+	if x != nil {
+		return x.Plugin
+	}
+	return 0
+}
+
+func (x *Call) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+type OpenAllocatesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plugin        uint64                 `protobuf:"fixed64,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`      // of the starts and ends of calls so far
+	Open          []uint64               `protobuf:"varint,3,rep,packed,name=open,proto3" json:"open,omitempty"` // numbers of the calls that have started and not ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenAllocatesRequest) Reset() {
+	*x = OpenAllocatesRequest{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenAllocatesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenAllocatesRequest) ProtoMessage() {}
+
+func (x *OpenAllocatesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenAllocatesRequest.ProtoReflect.Descriptor instead.
+func (*OpenAllocatesRequest) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *OpenAllocatesRequest) GetPlugin() uint64 {
+	if x != nil {
+		return x.Plugin
+	}
+	return 0
+}
+
+func (x *OpenAllocatesRequest) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *OpenAllocatesRequest) GetOpen() []uint64 {
+	if x != nil {
+		return x.Open
+	}
+	return nil
+}
+
+type OpenAllocatesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenAllocatesResponse) Reset() {
+	*x = OpenAllocatesResponse{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenAllocatesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenAllocatesResponse) ProtoMessage() {}
+
+func (x *OpenAllocatesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenAllocatesResponse.ProtoReflect.Descriptor instead.
+func (*OpenAllocatesResponse) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{10}
+}
+
 type AllocatedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The same devices in the order for the container: the i-th GPU pairs with the i-th VF.
@@ -621,7 +768,7 @@ type AllocatedResponse struct {
 
 func (x *AllocatedResponse) Reset() {
 	*x = AllocatedResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[8]
+	mi := &file_coordination_api_coordination_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +780,7 @@ func (x *AllocatedResponse) String() string {
 func (*AllocatedResponse) ProtoMessage() {}
 
 func (x *AllocatedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[8]
+	mi := &file_coordination_api_coordination_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +793,7 @@ func (x *AllocatedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocatedResponse.ProtoReflect.Descriptor instead.
 func (*AllocatedResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{8}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AllocatedResponse) GetDevices() []string {
@@ -675,13 +822,14 @@ type ReturnedRequest struct {
 	Resource      string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Devices       []string               `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
 	Failed        bool                   `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"` // the kubelet gets an error, and rejects the pod
+	Call          *Call                  `protobuf:"bytes,4,opt,name=call,proto3" json:"call,omitempty"`      // absent from an older plugin
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReturnedRequest) Reset() {
 	*x = ReturnedRequest{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[9]
+	mi := &file_coordination_api_coordination_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +841,7 @@ func (x *ReturnedRequest) String() string {
 func (*ReturnedRequest) ProtoMessage() {}
 
 func (x *ReturnedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[9]
+	mi := &file_coordination_api_coordination_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +854,7 @@ func (x *ReturnedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReturnedRequest.ProtoReflect.Descriptor instead.
 func (*ReturnedRequest) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{9}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReturnedRequest) GetResource() string {
@@ -730,6 +878,13 @@ func (x *ReturnedRequest) GetFailed() bool {
 	return false
 }
 
+func (x *ReturnedRequest) GetCall() *Call {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
 type ReturnedResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -738,7 +893,7 @@ type ReturnedResponse struct {
 
 func (x *ReturnedResponse) Reset() {
 	*x = ReturnedResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[10]
+	mi := &file_coordination_api_coordination_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +905,7 @@ func (x *ReturnedResponse) String() string {
 func (*ReturnedResponse) ProtoMessage() {}
 
 func (x *ReturnedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[10]
+	mi := &file_coordination_api_coordination_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +918,7 @@ func (x *ReturnedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReturnedResponse.ProtoReflect.Descriptor instead.
 func (*ReturnedResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{10}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{13}
 }
 
 type StatusRequest struct {
@@ -774,7 +929,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[11]
+	mi := &file_coordination_api_coordination_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +941,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[11]
+	mi := &file_coordination_api_coordination_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +954,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{11}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{14}
 }
 
 type StatusResponse struct {
@@ -819,7 +974,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[12]
+	mi := &file_coordination_api_coordination_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +986,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[12]
+	mi := &file_coordination_api_coordination_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +999,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{12}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StatusResponse) GetProtocol() uint32 {
@@ -923,7 +1078,7 @@ type Alignment struct {
 
 func (x *Alignment) Reset() {
 	*x = Alignment{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[13]
+	mi := &file_coordination_api_coordination_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1090,7 @@ func (x *Alignment) String() string {
 func (*Alignment) ProtoMessage() {}
 
 func (x *Alignment) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[13]
+	mi := &file_coordination_api_coordination_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1103,7 @@ func (x *Alignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alignment.ProtoReflect.Descriptor instead.
 func (*Alignment) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{13}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Alignment) GetPolicy() string {
@@ -991,7 +1146,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[14]
+	mi := &file_coordination_api_coordination_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1158,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[14]
+	mi := &file_coordination_api_coordination_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1171,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{14}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Peer) GetPid() int64 {
@@ -1059,7 +1214,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[15]
+	mi := &file_coordination_api_coordination_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1226,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[15]
+	mi := &file_coordination_api_coordination_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1239,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{15}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Resource) GetName() string {
@@ -1131,7 +1286,7 @@ type DeviceStatus struct {
 
 func (x *DeviceStatus) Reset() {
 	*x = DeviceStatus{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[16]
+	mi := &file_coordination_api_coordination_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1298,7 @@ func (x *DeviceStatus) String() string {
 func (*DeviceStatus) ProtoMessage() {}
 
 func (x *DeviceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[16]
+	mi := &file_coordination_api_coordination_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1311,7 @@ func (x *DeviceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceStatus.ProtoReflect.Descriptor instead.
 func (*DeviceStatus) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{16}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeviceStatus) GetDevice() *Device {
@@ -1213,7 +1368,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[17]
+	mi := &file_coordination_api_coordination_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1380,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[17]
+	mi := &file_coordination_api_coordination_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1393,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{17}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Owner) GetNamespace() string {
@@ -1280,7 +1435,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[18]
+	mi := &file_coordination_api_coordination_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1447,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[18]
+	mi := &file_coordination_api_coordination_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1460,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{18}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Plan) GetDevices() map[string]*DeviceList {
@@ -1331,7 +1486,7 @@ type DeviceList struct {
 
 func (x *DeviceList) Reset() {
 	*x = DeviceList{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[19]
+	mi := &file_coordination_api_coordination_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1498,7 @@ func (x *DeviceList) String() string {
 func (*DeviceList) ProtoMessage() {}
 
 func (x *DeviceList) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[19]
+	mi := &file_coordination_api_coordination_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1511,7 @@ func (x *DeviceList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceList.ProtoReflect.Descriptor instead.
 func (*DeviceList) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{19}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeviceList) GetIds() []string {
@@ -1377,7 +1532,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[20]
+	mi := &file_coordination_api_coordination_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1544,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[20]
+	mi := &file_coordination_api_coordination_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1557,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{20}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExplainRequest) GetNamespace() string {
@@ -1435,7 +1590,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[21]
+	mi := &file_coordination_api_coordination_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +1602,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[21]
+	mi := &file_coordination_api_coordination_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1615,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{21}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExplainResponse) GetDecisions() []*Decision {
@@ -1499,7 +1654,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[22]
+	mi := &file_coordination_api_coordination_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1666,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[22]
+	mi := &file_coordination_api_coordination_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1679,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{22}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Decision) GetTimeUnixNano() int64 {
@@ -1671,7 +1826,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[23]
+	mi := &file_coordination_api_coordination_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1838,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[23]
+	mi := &file_coordination_api_coordination_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1851,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{23}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Pair) GetGpu() string {
@@ -1735,7 +1890,7 @@ type Option struct {
 
 func (x *Option) Reset() {
 	*x = Option{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[24]
+	mi := &file_coordination_api_coordination_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1902,7 @@ func (x *Option) String() string {
 func (*Option) ProtoMessage() {}
 
 func (x *Option) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[24]
+	mi := &file_coordination_api_coordination_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1915,7 @@ func (x *Option) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Option.ProtoReflect.Descriptor instead.
 func (*Option) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{24}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Option) GetSwitch() string {
@@ -1819,7 +1974,7 @@ type PairRequest struct {
 
 func (x *PairRequest) Reset() {
 	*x = PairRequest{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[25]
+	mi := &file_coordination_api_coordination_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +1986,7 @@ func (x *PairRequest) String() string {
 func (*PairRequest) ProtoMessage() {}
 
 func (x *PairRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[25]
+	mi := &file_coordination_api_coordination_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +1999,7 @@ func (x *PairRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairRequest.ProtoReflect.Descriptor instead.
 func (*PairRequest) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{25}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PairRequest) GetResource() string {
@@ -1887,7 +2042,7 @@ type PairVF struct {
 
 func (x *PairVF) Reset() {
 	*x = PairVF{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[26]
+	mi := &file_coordination_api_coordination_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2054,7 @@ func (x *PairVF) String() string {
 func (*PairVF) ProtoMessage() {}
 
 func (x *PairVF) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[26]
+	mi := &file_coordination_api_coordination_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2067,7 @@ func (x *PairVF) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairVF.ProtoReflect.Descriptor instead.
 func (*PairVF) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{26}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PairVF) GetDevice() string {
@@ -1953,7 +2108,7 @@ type PairResponse struct {
 
 func (x *PairResponse) Reset() {
 	*x = PairResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[27]
+	mi := &file_coordination_api_coordination_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2120,7 @@ func (x *PairResponse) String() string {
 func (*PairResponse) ProtoMessage() {}
 
 func (x *PairResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[27]
+	mi := &file_coordination_api_coordination_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2133,7 @@ func (x *PairResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairResponse.ProtoReflect.Descriptor instead.
 func (*PairResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{27}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PairResponse) GetServed() []*Served {
@@ -2005,7 +2160,7 @@ type Served struct {
 
 func (x *Served) Reset() {
 	*x = Served{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[28]
+	mi := &file_coordination_api_coordination_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2172,7 @@ func (x *Served) String() string {
 func (*Served) ProtoMessage() {}
 
 func (x *Served) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[28]
+	mi := &file_coordination_api_coordination_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2185,7 @@ func (x *Served) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Served.ProtoReflect.Descriptor instead.
 func (*Served) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{28}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Served) GetGpu() string {
@@ -2051,16 +2206,15 @@ var File_coordination_api_coordination_proto protoreflect.FileDescriptor
 
 const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\n" +
-	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\xbb\x02\n" +
+	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\xa5\x02\n" +
 	"\fAnnouncement\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x128\n" +
 	"\adevices\x18\x03 \x03(\v2\x1e.tandem.coordination.v1.DeviceR\adevices\x122\n" +
 	"\x05links\x18\x04 \x03(\v2\x1c.tandem.coordination.v1.LinkR\x05links\x129\n" +
 	"\aversion\x18\x05 \x01(\v2\x1f.tandem.coordination.v1.VersionR\aversion\x12\x1a\n" +
-	"\breturned\x18\x06 \x03(\tR\breturned\x12\x1a\n" +
 	"\breplicas\x18\b \x01(\tR\breplicas\x12\x14\n" +
-	"\x05hints\x18\t \x01(\tR\x05hintsJ\x04\b\a\x10\b\"K\n" +
+	"\x05hints\x18\t \x01(\tR\x05hintsJ\x04\b\x06\x10\aJ\x04\b\a\x10\b\"K\n" +
 	"\aVersion\x12\x14\n" +
 	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x14\n" +
@@ -2093,18 +2247,28 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\bvanished\x18\x05 \x03(\tR\bvanished\"B\n" +
 	"\x0ePreferResponse\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\tR\adevices\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"H\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"z\n" +
 	"\x10AllocatedRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
-	"\adevices\x18\x02 \x03(\tR\adevices\"\x84\x01\n" +
+	"\adevices\x18\x02 \x03(\tR\adevices\x120\n" +
+	"\x04call\x18\x03 \x01(\v2\x1c.tandem.coordination.v1.CallR\x04call\"6\n" +
+	"\x04Call\x12\x16\n" +
+	"\x06plugin\x18\x01 \x01(\x06R\x06plugin\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"X\n" +
+	"\x14OpenAllocatesRequest\x12\x16\n" +
+	"\x06plugin\x18\x01 \x01(\x06R\x06plugin\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x12\n" +
+	"\x04open\x18\x03 \x03(\x04R\x04open\"\x17\n" +
+	"\x15OpenAllocatesResponse\"\x84\x01\n" +
 	"\x11AllocatedResponse\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\tR\adevices\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\x12;\n" +
-	"\tcontainer\x18\x03 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\tcontainer\"_\n" +
+	"\tcontainer\x18\x03 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\tcontainer\"\x91\x01\n" +
 	"\x0fReturnedRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
 	"\adevices\x18\x02 \x03(\tR\adevices\x12\x16\n" +
-	"\x06failed\x18\x03 \x01(\bR\x06failed\"\x12\n" +
+	"\x06failed\x18\x03 \x01(\bR\x06failed\x120\n" +
+	"\x04call\x18\x04 \x01(\v2\x1c.tandem.coordination.v1.CallR\x04call\"\x12\n" +
 	"\x10ReturnedResponse\"\x0f\n" +
 	"\rStatusRequest\"\xe5\x02\n" +
 	"\x0eStatusResponse\x12\x1a\n" +
@@ -2210,12 +2374,13 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\awritten\x18\x02 \x01(\bR\awritten\"2\n" +
 	"\x06Served\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x16\n" +
-	"\x06device\x18\x02 \x01(\tR\x06device2\x83\x05\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device2\xf3\x05\n" +
 	"\fCoordination\x12Q\n" +
 	"\x04Join\x12$.tandem.coordination.v1.Announcement\x1a\x1f.tandem.coordination.v1.Welcome(\x010\x01\x12W\n" +
 	"\x06Prefer\x12%.tandem.coordination.v1.PreferRequest\x1a&.tandem.coordination.v1.PreferResponse\x12`\n" +
 	"\tAllocated\x12(.tandem.coordination.v1.AllocatedRequest\x1a).tandem.coordination.v1.AllocatedResponse\x12]\n" +
-	"\bReturned\x12'.tandem.coordination.v1.ReturnedRequest\x1a(.tandem.coordination.v1.ReturnedResponse\x12Q\n" +
+	"\bReturned\x12'.tandem.coordination.v1.ReturnedRequest\x1a(.tandem.coordination.v1.ReturnedResponse\x12n\n" +
+	"\rOpenAllocates\x12,.tandem.coordination.v1.OpenAllocatesRequest\x1a-.tandem.coordination.v1.OpenAllocatesResponse(\x01\x12Q\n" +
 	"\x04Pair\x12#.tandem.coordination.v1.PairRequest\x1a$.tandem.coordination.v1.PairResponse\x12W\n" +
 	"\x06Status\x12%.tandem.coordination.v1.StatusRequest\x1a&.tandem.coordination.v1.StatusResponse\x12Z\n" +
 	"\aExplain\x12&.tandem.coordination.v1.ExplainRequest\x1a'.tandem.coordination.v1.ExplainResponseB/Z-github.com/tandem-k8s/tandem/coordination/apib\x06proto3"
@@ -2232,83 +2397,90 @@ func file_coordination_api_coordination_proto_rawDescGZIP() []byte {
 	return file_coordination_api_coordination_proto_rawDescData
 }
 
-var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_coordination_api_coordination_proto_goTypes = []any{
-	(*Announcement)(nil),      // 0: tandem.coordination.v1.Announcement
-	(*Version)(nil),           // 1: tandem.coordination.v1.Version
-	(*Device)(nil),            // 2: tandem.coordination.v1.Device
-	(*Link)(nil),              // 3: tandem.coordination.v1.Link
-	(*Welcome)(nil),           // 4: tandem.coordination.v1.Welcome
-	(*PreferRequest)(nil),     // 5: tandem.coordination.v1.PreferRequest
-	(*PreferResponse)(nil),    // 6: tandem.coordination.v1.PreferResponse
-	(*AllocatedRequest)(nil),  // 7: tandem.coordination.v1.AllocatedRequest
-	(*AllocatedResponse)(nil), // 8: tandem.coordination.v1.AllocatedResponse
-	(*ReturnedRequest)(nil),   // 9: tandem.coordination.v1.ReturnedRequest
-	(*ReturnedResponse)(nil),  // 10: tandem.coordination.v1.ReturnedResponse
-	(*StatusRequest)(nil),     // 11: tandem.coordination.v1.StatusRequest
-	(*StatusResponse)(nil),    // 12: tandem.coordination.v1.StatusResponse
-	(*Alignment)(nil),         // 13: tandem.coordination.v1.Alignment
-	(*Peer)(nil),              // 14: tandem.coordination.v1.Peer
-	(*Resource)(nil),          // 15: tandem.coordination.v1.Resource
-	(*DeviceStatus)(nil),      // 16: tandem.coordination.v1.DeviceStatus
-	(*Owner)(nil),             // 17: tandem.coordination.v1.Owner
-	(*Plan)(nil),              // 18: tandem.coordination.v1.Plan
-	(*DeviceList)(nil),        // 19: tandem.coordination.v1.DeviceList
-	(*ExplainRequest)(nil),    // 20: tandem.coordination.v1.ExplainRequest
-	(*ExplainResponse)(nil),   // 21: tandem.coordination.v1.ExplainResponse
-	(*Decision)(nil),          // 22: tandem.coordination.v1.Decision
-	(*Pair)(nil),              // 23: tandem.coordination.v1.Pair
-	(*Option)(nil),            // 24: tandem.coordination.v1.Option
-	(*PairRequest)(nil),       // 25: tandem.coordination.v1.PairRequest
-	(*PairVF)(nil),            // 26: tandem.coordination.v1.PairVF
-	(*PairResponse)(nil),      // 27: tandem.coordination.v1.PairResponse
-	(*Served)(nil),            // 28: tandem.coordination.v1.Served
-	nil,                       // 29: tandem.coordination.v1.Plan.DevicesEntry
-	nil,                       // 30: tandem.coordination.v1.Decision.PlannedEntry
+	(*Announcement)(nil),          // 0: tandem.coordination.v1.Announcement
+	(*Version)(nil),               // 1: tandem.coordination.v1.Version
+	(*Device)(nil),                // 2: tandem.coordination.v1.Device
+	(*Link)(nil),                  // 3: tandem.coordination.v1.Link
+	(*Welcome)(nil),               // 4: tandem.coordination.v1.Welcome
+	(*PreferRequest)(nil),         // 5: tandem.coordination.v1.PreferRequest
+	(*PreferResponse)(nil),        // 6: tandem.coordination.v1.PreferResponse
+	(*AllocatedRequest)(nil),      // 7: tandem.coordination.v1.AllocatedRequest
+	(*Call)(nil),                  // 8: tandem.coordination.v1.Call
+	(*OpenAllocatesRequest)(nil),  // 9: tandem.coordination.v1.OpenAllocatesRequest
+	(*OpenAllocatesResponse)(nil), // 10: tandem.coordination.v1.OpenAllocatesResponse
+	(*AllocatedResponse)(nil),     // 11: tandem.coordination.v1.AllocatedResponse
+	(*ReturnedRequest)(nil),       // 12: tandem.coordination.v1.ReturnedRequest
+	(*ReturnedResponse)(nil),      // 13: tandem.coordination.v1.ReturnedResponse
+	(*StatusRequest)(nil),         // 14: tandem.coordination.v1.StatusRequest
+	(*StatusResponse)(nil),        // 15: tandem.coordination.v1.StatusResponse
+	(*Alignment)(nil),             // 16: tandem.coordination.v1.Alignment
+	(*Peer)(nil),                  // 17: tandem.coordination.v1.Peer
+	(*Resource)(nil),              // 18: tandem.coordination.v1.Resource
+	(*DeviceStatus)(nil),          // 19: tandem.coordination.v1.DeviceStatus
+	(*Owner)(nil),                 // 20: tandem.coordination.v1.Owner
+	(*Plan)(nil),                  // 21: tandem.coordination.v1.Plan
+	(*DeviceList)(nil),            // 22: tandem.coordination.v1.DeviceList
+	(*ExplainRequest)(nil),        // 23: tandem.coordination.v1.ExplainRequest
+	(*ExplainResponse)(nil),       // 24: tandem.coordination.v1.ExplainResponse
+	(*Decision)(nil),              // 25: tandem.coordination.v1.Decision
+	(*Pair)(nil),                  // 26: tandem.coordination.v1.Pair
+	(*Option)(nil),                // 27: tandem.coordination.v1.Option
+	(*PairRequest)(nil),           // 28: tandem.coordination.v1.PairRequest
+	(*PairVF)(nil),                // 29: tandem.coordination.v1.PairVF
+	(*PairResponse)(nil),          // 30: tandem.coordination.v1.PairResponse
+	(*Served)(nil),                // 31: tandem.coordination.v1.Served
+	nil,                           // 32: tandem.coordination.v1.Plan.DevicesEntry
+	nil,                           // 33: tandem.coordination.v1.Decision.PlannedEntry
 }
 var file_coordination_api_coordination_proto_depIdxs = []int32{
 	2,  // 0: tandem.coordination.v1.Announcement.devices:type_name -> tandem.coordination.v1.Device
 	3,  // 1: tandem.coordination.v1.Announcement.links:type_name -> tandem.coordination.v1.Link
 	1,  // 2: tandem.coordination.v1.Announcement.version:type_name -> tandem.coordination.v1.Version
-	17, // 3: tandem.coordination.v1.AllocatedResponse.container:type_name -> tandem.coordination.v1.Owner
-	15, // 4: tandem.coordination.v1.StatusResponse.resources:type_name -> tandem.coordination.v1.Resource
-	18, // 5: tandem.coordination.v1.StatusResponse.plan:type_name -> tandem.coordination.v1.Plan
-	14, // 6: tandem.coordination.v1.StatusResponse.peers:type_name -> tandem.coordination.v1.Peer
-	13, // 7: tandem.coordination.v1.StatusResponse.alignment:type_name -> tandem.coordination.v1.Alignment
-	1,  // 8: tandem.coordination.v1.Peer.version:type_name -> tandem.coordination.v1.Version
-	16, // 9: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
-	2,  // 10: tandem.coordination.v1.DeviceStatus.device:type_name -> tandem.coordination.v1.Device
-	17, // 11: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
-	17, // 12: tandem.coordination.v1.DeviceStatus.ended:type_name -> tandem.coordination.v1.Owner
-	29, // 13: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
-	22, // 14: tandem.coordination.v1.ExplainResponse.decisions:type_name -> tandem.coordination.v1.Decision
-	17, // 15: tandem.coordination.v1.Decision.container:type_name -> tandem.coordination.v1.Owner
-	30, // 16: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
-	23, // 17: tandem.coordination.v1.Decision.pairs:type_name -> tandem.coordination.v1.Pair
-	24, // 18: tandem.coordination.v1.Decision.options:type_name -> tandem.coordination.v1.Option
-	26, // 19: tandem.coordination.v1.PairRequest.vfs:type_name -> tandem.coordination.v1.PairVF
-	28, // 20: tandem.coordination.v1.PairResponse.served:type_name -> tandem.coordination.v1.Served
-	19, // 21: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	19, // 22: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	0,  // 23: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
-	5,  // 24: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
-	7,  // 25: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
-	9,  // 26: tandem.coordination.v1.Coordination.Returned:input_type -> tandem.coordination.v1.ReturnedRequest
-	25, // 27: tandem.coordination.v1.Coordination.Pair:input_type -> tandem.coordination.v1.PairRequest
-	11, // 28: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
-	20, // 29: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
-	4,  // 30: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
-	6,  // 31: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
-	8,  // 32: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
-	10, // 33: tandem.coordination.v1.Coordination.Returned:output_type -> tandem.coordination.v1.ReturnedResponse
-	27, // 34: tandem.coordination.v1.Coordination.Pair:output_type -> tandem.coordination.v1.PairResponse
-	12, // 35: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
-	21, // 36: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
-	30, // [30:37] is the sub-list for method output_type
-	23, // [23:30] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	8,  // 3: tandem.coordination.v1.AllocatedRequest.call:type_name -> tandem.coordination.v1.Call
+	20, // 4: tandem.coordination.v1.AllocatedResponse.container:type_name -> tandem.coordination.v1.Owner
+	8,  // 5: tandem.coordination.v1.ReturnedRequest.call:type_name -> tandem.coordination.v1.Call
+	18, // 6: tandem.coordination.v1.StatusResponse.resources:type_name -> tandem.coordination.v1.Resource
+	21, // 7: tandem.coordination.v1.StatusResponse.plan:type_name -> tandem.coordination.v1.Plan
+	17, // 8: tandem.coordination.v1.StatusResponse.peers:type_name -> tandem.coordination.v1.Peer
+	16, // 9: tandem.coordination.v1.StatusResponse.alignment:type_name -> tandem.coordination.v1.Alignment
+	1,  // 10: tandem.coordination.v1.Peer.version:type_name -> tandem.coordination.v1.Version
+	19, // 11: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
+	2,  // 12: tandem.coordination.v1.DeviceStatus.device:type_name -> tandem.coordination.v1.Device
+	20, // 13: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
+	20, // 14: tandem.coordination.v1.DeviceStatus.ended:type_name -> tandem.coordination.v1.Owner
+	32, // 15: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
+	25, // 16: tandem.coordination.v1.ExplainResponse.decisions:type_name -> tandem.coordination.v1.Decision
+	20, // 17: tandem.coordination.v1.Decision.container:type_name -> tandem.coordination.v1.Owner
+	33, // 18: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
+	26, // 19: tandem.coordination.v1.Decision.pairs:type_name -> tandem.coordination.v1.Pair
+	27, // 20: tandem.coordination.v1.Decision.options:type_name -> tandem.coordination.v1.Option
+	29, // 21: tandem.coordination.v1.PairRequest.vfs:type_name -> tandem.coordination.v1.PairVF
+	31, // 22: tandem.coordination.v1.PairResponse.served:type_name -> tandem.coordination.v1.Served
+	22, // 23: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	22, // 24: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	0,  // 25: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
+	5,  // 26: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
+	7,  // 27: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
+	12, // 28: tandem.coordination.v1.Coordination.Returned:input_type -> tandem.coordination.v1.ReturnedRequest
+	9,  // 29: tandem.coordination.v1.Coordination.OpenAllocates:input_type -> tandem.coordination.v1.OpenAllocatesRequest
+	28, // 30: tandem.coordination.v1.Coordination.Pair:input_type -> tandem.coordination.v1.PairRequest
+	14, // 31: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
+	23, // 32: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
+	4,  // 33: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
+	6,  // 34: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
+	11, // 35: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
+	13, // 36: tandem.coordination.v1.Coordination.Returned:output_type -> tandem.coordination.v1.ReturnedResponse
+	10, // 37: tandem.coordination.v1.Coordination.OpenAllocates:output_type -> tandem.coordination.v1.OpenAllocatesResponse
+	30, // 38: tandem.coordination.v1.Coordination.Pair:output_type -> tandem.coordination.v1.PairResponse
+	15, // 39: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
+	24, // 40: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
+	33, // [33:41] is the sub-list for method output_type
+	25, // [25:33] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_coordination_api_coordination_proto_init() }
@@ -2323,7 +2495,7 @@ func file_coordination_api_coordination_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_api_coordination_proto_rawDesc), len(file_coordination_api_coordination_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

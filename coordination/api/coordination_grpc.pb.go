@@ -23,13 +23,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Coordination_Join_FullMethodName      = "/tandem.coordination.v1.Coordination/Join"
-	Coordination_Prefer_FullMethodName    = "/tandem.coordination.v1.Coordination/Prefer"
-	Coordination_Allocated_FullMethodName = "/tandem.coordination.v1.Coordination/Allocated"
-	Coordination_Returned_FullMethodName  = "/tandem.coordination.v1.Coordination/Returned"
-	Coordination_Pair_FullMethodName      = "/tandem.coordination.v1.Coordination/Pair"
-	Coordination_Status_FullMethodName    = "/tandem.coordination.v1.Coordination/Status"
-	Coordination_Explain_FullMethodName   = "/tandem.coordination.v1.Coordination/Explain"
+	Coordination_Join_FullMethodName          = "/tandem.coordination.v1.Coordination/Join"
+	Coordination_Prefer_FullMethodName        = "/tandem.coordination.v1.Coordination/Prefer"
+	Coordination_Allocated_FullMethodName     = "/tandem.coordination.v1.Coordination/Allocated"
+	Coordination_Returned_FullMethodName      = "/tandem.coordination.v1.Coordination/Returned"
+	Coordination_OpenAllocates_FullMethodName = "/tandem.coordination.v1.Coordination/OpenAllocates"
+	Coordination_Pair_FullMethodName          = "/tandem.coordination.v1.Coordination/Pair"
+	Coordination_Status_FullMethodName        = "/tandem.coordination.v1.Coordination/Status"
+	Coordination_Explain_FullMethodName       = "/tandem.coordination.v1.Coordination/Explain"
 )
 
 // CoordinationClient is the client API for Coordination service.
@@ -51,6 +52,9 @@ type CoordinationClient interface {
 	// Returned reports the end of an Allocate call. The plugin waits for the response before it answers the kubelet, so that the
 	// report is about the container in admission.
 	Returned(ctx context.Context, in *ReturnedRequest, opts ...grpc.CallOption) (*ReturnedResponse, error)
+	// OpenAllocates tells the server which Allocate calls of a plugin are open, from the start of the plugin's connection and with
+	// each start and end of a call. The server sends the headers when the first message counts.
+	OpenAllocates(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[OpenAllocatesRequest, OpenAllocatesResponse], error)
 	// Pair returns the best of the just allocated VFs for each GPU of the node.
 	Pair(ctx context.Context, in *PairRequest, opts ...grpc.CallOption) (*PairResponse, error)
 	// Status returns the complete status of the node.
@@ -111,6 +115,19 @@ func (c *coordinationClient) Returned(ctx context.Context, in *ReturnedRequest, 
 	return out, nil
 }
 
+func (c *coordinationClient) OpenAllocates(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[OpenAllocatesRequest, OpenAllocatesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Coordination_ServiceDesc.Streams[1], Coordination_OpenAllocates_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[OpenAllocatesRequest, OpenAllocatesResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Coordination_OpenAllocatesClient = grpc.ClientStreamingClient[OpenAllocatesRequest, OpenAllocatesResponse]
+
 func (c *coordinationClient) Pair(ctx context.Context, in *PairRequest, opts ...grpc.CallOption) (*PairResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PairResponse)
@@ -160,6 +177,9 @@ type CoordinationServer interface {
 	// Returned reports the end of an Allocate call. The plugin waits for the response before it answers the kubelet, so that the
 	// report is about the container in admission.
 	Returned(context.Context, *ReturnedRequest) (*ReturnedResponse, error)
+	// OpenAllocates tells the server which Allocate calls of a plugin are open, from the start of the plugin's connection and with
+	// each start and end of a call. The server sends the headers when the first message counts.
+	OpenAllocates(grpc.ClientStreamingServer[OpenAllocatesRequest, OpenAllocatesResponse]) error
 	// Pair returns the best of the just allocated VFs for each GPU of the node.
 	Pair(context.Context, *PairRequest) (*PairResponse, error)
 	// Status returns the complete status of the node.
@@ -188,6 +208,9 @@ func (UnimplementedCoordinationServer) Allocated(context.Context, *AllocatedRequ
 }
 func (UnimplementedCoordinationServer) Returned(context.Context, *ReturnedRequest) (*ReturnedResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Returned not implemented")
+}
+func (UnimplementedCoordinationServer) OpenAllocates(grpc.ClientStreamingServer[OpenAllocatesRequest, OpenAllocatesResponse]) error {
+	return status.Error(codes.Unimplemented, "method OpenAllocates not implemented")
 }
 func (UnimplementedCoordinationServer) Pair(context.Context, *PairRequest) (*PairResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Pair not implemented")
@@ -280,6 +303,13 @@ func _Coordination_Returned_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Coordination_OpenAllocates_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(CoordinationServer).OpenAllocates(&grpc.GenericServerStream[OpenAllocatesRequest, OpenAllocatesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Coordination_OpenAllocatesServer = grpc.ClientStreamingServer[OpenAllocatesRequest, OpenAllocatesResponse]
+
 func _Coordination_Pair_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PairRequest)
 	if err := dec(in); err != nil {
@@ -371,6 +401,11 @@ var Coordination_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Join",
 			Handler:       _Coordination_Join_Handler,
 			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "OpenAllocates",
+			Handler:       _Coordination_OpenAllocates_Handler,
 			ClientStreams: true,
 		},
 	},

@@ -51,7 +51,8 @@ func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, er
 	if err != nil {
 		return nil, err
 	}
-	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links, found: found, reading: found.withoutDevices()}
+	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links, found: found}
+	g.reading = found.withoutDevices()
 	g.resources, _ = mergeDevices(nil, found)
 	g.reportNotes(found.Notes)
 	return g, nil

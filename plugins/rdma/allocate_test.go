@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
@@ -68,21 +69,25 @@ func (r *recorder) Alone(q *api.PreferRequest, _ error) []string {
 	return r.available[:min(int(q.GetSize()), len(r.available))]
 }
 
-func (r *recorder) Allocated(_ context.Context, ids []string) ([]string, slog.Attr, error) {
+func (r *recorder) StartAllocate(ids []string) *coordination.Allocate {
+	return &coordination.Allocate{IDs: ids}
+}
+
+func (r *recorder) Allocated(_ context.Context, a *coordination.Allocate) ([]string, slog.Attr, error) {
 	if r.refusal != nil {
 		return nil, slog.Attr{}, r.refusal
 	}
-	r.allocated = append(r.allocated, ids)
-	order := slices.Clone(ids)
+	r.allocated = append(r.allocated, a.IDs)
+	order := slices.Clone(a.IDs)
 	slices.Reverse(order)
 	return order, r.to, nil
 }
 
-func (r *recorder) Returned(_ context.Context, ids []string, failed bool) {
+func (r *recorder) Returned(_ context.Context, a *coordination.Allocate, failed bool) {
 	if failed {
-		r.failed = append(r.failed, ids)
+		r.failed = append(r.failed, a.IDs)
 	} else {
-		r.returned = append(r.returned, ids)
+		r.returned = append(r.returned, a.IDs)
 	}
 }
 

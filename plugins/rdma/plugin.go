@@ -90,8 +90,9 @@ type member interface {
 	AwaitTaken(ctx context.Context)
 	Prefer(ctx context.Context, q *api.PreferRequest) ([]string, error)
 	Alone(q *api.PreferRequest, cause error) []string
-	Allocated(ctx context.Context, ids []string) (order []string, to slog.Attr, err error)
-	Returned(ctx context.Context, ids []string, failed bool)
+	StartAllocate(ids []string) *coordination.Allocate
+	Allocated(ctx context.Context, a *coordination.Allocate) (order []string, to slog.Attr, err error)
+	Returned(ctx context.Context, a *coordination.Allocate, failed bool)
 	Pair(ctx context.Context, vfs []pairs.VF, file string) (served []pairs.Served, written bool)
 }
 
@@ -261,7 +262,8 @@ func (p *Plugin) findVanished(ids, mustInclude []string) map[string]bool {
 // kubelet an error means that the devices are free.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
 	failed := true // also by a panic
-	defer func() { p.member.Returned(ctx, ids, failed) }()
+	allocate := p.member.StartAllocate(ids)
+	defer func() { p.member.Returned(ctx, allocate, failed) }()
 	p.vfs.noteAllocate(p.name)
 	pool := p.newestPool()
 	beside := pool.Beside(ids)
@@ -272,7 +274,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 	if err != nil {
 		return container.Edits{}, fmt.Errorf("allocate %s: %w", p.name, err)
 	}
-	order, to, err := p.member.Allocated(ctx, ids)
+	order, to, err := p.member.Allocated(ctx, allocate)
 	if err != nil {
 		return container.Edits{}, err
 	}

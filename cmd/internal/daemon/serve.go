@@ -116,8 +116,9 @@ func (f Flags) Begin(resources ...string) {
 	})...)
 }
 
-// Serve offers every resource to the kubelet and takes part in coordination until ctx is done or a resource
-// fails. The functions in beside run at the same time. On a node in DRA mode Serve fails at once.
+// Serve offers every resource to the kubelet until ctx is done or a resource fails, and takes part in
+// coordination until the kubelet's calls are answered. The functions in beside run at the same time. On a
+// node in DRA mode Serve fails at once.
 func (f Flags) Serve(
 	ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource,
 	beside ...func(context.Context) error,
@@ -128,15 +129,23 @@ func (f Flags) Serve(
 	}
 	defer leave()
 	defer f.monitor.Node(node)()
-	run := append([]func(context.Context) error{
-		node.Run,
-		func(ctx context.Context) error { return f.tellAlone(ctx, log, node, alone) },
-	}, beside...)
-	for _, r := range resources {
-		run = append(run, func(ctx context.Context) error { return f.Offer(ctx, log, node, r) })
-	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, work := range run {
+	offers, offering := errgroup.WithContext(ctx)
+	for _, r := range resources {
+		offers.Go(func() error { return f.Offer(offering, log, node, r) })
+	}
+	coordinating, end := context.WithCancel(context.WithoutCancel(ctx))
+	g.Go(func() error {
+		defer end() // after the last call of the kubelet has been answered
+		if err := offers.Wait(); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	})
+	g.Go(func() error { return node.Run(coordinating) })
+	g.Go(func() error { return f.tellAlone(ctx, log, node, alone) })
+	for _, work := range beside {
 		g.Go(func() error { return work(ctx) })
 	}
 	return g.Wait()

@@ -121,7 +121,7 @@ func (n *judgedNode) plugin(resource string) node.Plugin {
 		},
 		Take: func(ctx context.Context, ids []string) error {
 			taken, err := n.coordinator.Allocated(ctx, resource, ids)
-			_ = n.coordinator.Returned(resource, ids, taken.GetRefusal() != "")
+			_ = n.coordinator.Returned(ctx, resource, ids, taken.GetRefusal() != "")
 			if err == nil && taken.GetRefusal() != "" {
 				err = errors.New(taken.GetRefusal())
 			}
