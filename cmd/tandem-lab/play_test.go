@@ -340,43 +340,42 @@ func TestPlayRefused(t *testing.T) {
 	checkRemoved(t)
 }
 
-// TestPlayLayout: --layout-only writes the machine that was recorded, and the folders that daemons want.
+// TestPlayLayout: --layout-only writes the machine that was recorded, and the folders that daemons want, with
+// the device nodes of the vendor's driver, of which doctor misses none.
 func TestPlayLayout(t *testing.T) {
 	t.Parallel()
-	const name = "oci-mi300x-derived"
-	dir := filepath.Join(shortDir(t), "node")
-	got := succeed(t, "play", "--machine", recorded(name), "--layout-only", "--directory", dir)
-	if got != dir+"\n" {
-		t.Errorf("printed %q", got)
-	}
-	again := tandem(t, "topo", "--sysfs-root", filepath.Join(dir, "sys"), "-o", "json")
-	if diff := cmp.Diff(tandem(t, "topo", "--machine", recorded(name), "-o", "json"), again); diff != "" {
-		t.Errorf("the machine laid out (-recorded +laid out):\n%s", diff)
-	}
-	want, err := fs.ReadFile(machines.Sys(t, name, 0), "devices/system/node/online")
-	nodes, gotErr := os.ReadFile(filepath.Join(dir, "sys/devices/system/node/online"))
-	if err != nil || gotErr != nil || !bytes.Equal(want, nodes) {
-		t.Errorf("online nodes %q, %q: %v, %v", want, nodes, err, gotErr)
-	}
-	checkFiles(t, dir, []string{
-		"dev/dri/renderD128", "dev/infiniband/uverbs0", "dev/kfd", "kubelet/config.yaml", "config.json",
-	}, []string{"dev/nvidiactl"})
-}
-
-// TestPlayLayoutNVIDIA: the device nodes and files in /proc are those of NVIDIA's driver, and doctor misses
-// none.
-func TestPlayLayoutNVIDIA(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(shortDir(t), "node")
-	succeed(t, "play", "--machine", recorded("nv-h100-oci"), "--layout-only", "--directory", dir)
-	checkFiles(t, dir, []string{
-		"dev/nvidiactl", "dev/nvidia0", "dev/nvidia7", "proc/driver/nvidia/gpus/0000:0f:00.0/information",
-	}, []string{"dev/kfd"})
-	stdout := tandem(t, "doctor", "--sysfs-root", filepath.Join(dir, "sys"), "--dev-root",
-		filepath.Join(dir, "dev"), "--kubelet-dir", filepath.Join(dir, "kubelet"), "--run-dir",
-		filepath.Join(dir, "run"), "--proc-root", filepath.Join(dir, "proc"))
-	if strings.Contains(stdout, "/dev/") || !strings.Contains(stdout, "warnings") {
-		t.Errorf("doctor misses device nodes: %s", stdout)
+	for name, c := range map[string]struct{ present, absent []string }{
+		"oci-mi300x-derived": {
+			[]string{"dev/dri/renderD128", "dev/infiniband/uverbs0", "dev/kfd", "kubelet/config.yaml", "config.json"},
+			[]string{"dev/nvidiactl"},
+		},
+		"nv-h100-oci": {
+			[]string{"dev/nvidiactl", "dev/nvidia0", "dev/nvidia7",
+				"proc/driver/nvidia/gpus/0000:0f:00.0/information"},
+			[]string{"dev/kfd"},
+		},
+	} {
+		dir := filepath.Join(shortDir(t), "node")
+		got := succeed(t, "play", "--machine", recorded(name), "--layout-only", "--directory", dir)
+		if got != dir+"\n" {
+			t.Errorf("%s: printed %q", name, got)
+		}
+		again := tandem(t, "topo", "--sysfs-root", filepath.Join(dir, "sys"), "-o", "json")
+		if diff := cmp.Diff(tandem(t, "topo", "--machine", recorded(name), "-o", "json"), again); diff != "" {
+			t.Errorf("%s laid out (-recorded +laid out):\n%s", name, diff)
+		}
+		want, err := fs.ReadFile(machines.Sys(t, name, 0), "devices/system/node/online")
+		nodes, gotErr := os.ReadFile(filepath.Join(dir, "sys/devices/system/node/online"))
+		if err != nil || gotErr != nil || !bytes.Equal(want, nodes) {
+			t.Errorf("%s: online nodes %q, %q: %v, %v", name, want, nodes, err, gotErr)
+		}
+		checkFiles(t, dir, c.present, c.absent)
+		stdout := tandem(t, "doctor", "--sysfs-root", filepath.Join(dir, "sys"), "--dev-root",
+			filepath.Join(dir, "dev"), "--kubelet-dir", filepath.Join(dir, "kubelet"), "--run-dir",
+			filepath.Join(dir, "run"), "--proc-root", filepath.Join(dir, "proc"))
+		if strings.Contains(stdout, "/dev/") || !strings.Contains(stdout, "warnings") {
+			t.Errorf("%s: doctor misses device nodes: %s", name, stdout)
+		}
 	}
 }
 
