@@ -69,38 +69,6 @@ func told(_ context.Context, owner string) (string, error) {
 	return "1. " + owner + " <got> two pairs\n", nil
 }
 
-// Explanations are plain text, whatever their content.
-func TestPageExplain(t *testing.T) {
-	h := (&page{title: "node", look: (&looks{}).look, explain: told}).newHandler(true)
-	const explain, wanted = "http://localhost/explain", "want ?owner=NAMESPACE/POD/CONTAINER\n"
-	for _, c := range []struct {
-		method, url, body string
-		code              int
-	}{
-		{"GET", explain + "?owner=team%2Ftrain-0%2Fmain", "1. team/train-0/main <got> two pairs\n", 200},
-		{"GET", "http://localhost/explain?owner=team/away/main", "nobody answers\n", 503},
-		{"GET", explain, wanted, 400},
-		{"GET", explain + "?owner=" + strings.Repeat("x", 400), wanted, 400},
-		{"POST", "http://localhost/explain?owner=a/b/c", "Method Not Allowed\n", 405},
-	} {
-		w := ask(h, c.method, c.url)
-		if w.Code != c.code || w.Body.String() != c.body {
-			t.Errorf("%s %s: %d %q", c.method, c.url, w.Code, w.Body)
-		}
-		if kind := w.Header().Get("Content-Type"); kind != "text/plain; charset=utf-8" {
-			t.Errorf("%s is %q", c.url, kind)
-		}
-		for name, want := range headers {
-			if got := w.Header().Get(name); got != want {
-				t.Errorf("%s: %s is %q, want %q", c.url, name, got, want)
-			}
-		}
-	}
-	if w := ask(h, "GET", "http://evil.example/explain?owner=a/b/c"); w.Code != 421 {
-		t.Errorf("under a foreign name: %d", w.Code)
-	}
-}
-
 func ask(h http.Handler, method, url string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, url, nil)
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -111,44 +79,58 @@ func ask(h http.Handler, method, url string, headers ...string) *httptest.Respon
 	return w
 }
 
-// Only GET and HEAD of the page are allowed, on loopback only under loopback's names, and always with the
-// headers.
+// TestRequests: only GET and HEAD of the page are allowed, on loopback only under loopback's names, and
+// always with the headers. An explanation is plain text, whatever its content.
 func TestRequests(t *testing.T) {
 	l := &looks{}
+	const explain, wanted = "http://localhost/explain", "want ?owner=NAMESPACE/POD/CONTAINER\n"
 	for _, c := range []struct {
 		method, url string
 		loopback    bool
 		code        int
+		text        string // the whole plain text; "" for other pages
 	}{
-		{"GET", "http://localhost/", true, 200},
-		{"GET", "http://LocalHost:9000/", true, 200},
-		{"GET", "http://127.0.0.1:8080/", true, 200},
-		{"GET", "http://127.3.2.1/", true, 200},
-		{"GET", "http://[::1]:8080/", true, 200},
-		{"GET", "http://[::1]/", true, 200},
-		{"HEAD", "http://localhost:8080/", true, 200},
-		{"GET", "http://localhost/?at=once", true, 200},
-		{"POST", "http://localhost/", true, 405},
-		{"PUT", "http://localhost/", true, 405},
-		{"DELETE", "http://localhost/", true, 405},
-		{"OPTIONS", "http://localhost/", true, 405},
-		{"GET", "http://localhost/status", true, 404},
-		{"GET", "http://localhost//", true, 307},
-		{"GET", "http://evil.example/", true, 421},
-		{"GET", "http://evil.example:8080/", true, 421},
-		{"GET", "http://localhost.evil.example/", true, 421},
-		{"GET", "http://127.0.0.1.evil.example/", true, 421},
-		{"GET", "http://10.0.0.1/", true, 421},
-		{"POST", "http://evil.example/", true, 421},
-		{"GET", "http://node-7.example:8080/", false, 200},
-		{"POST", "http://node-7.example:8080/", false, 405},
+		{"GET", "http://localhost/", true, 200, ""},
+		{"GET", "http://LocalHost:9000/", true, 200, ""},
+		{"GET", "http://127.0.0.1:8080/", true, 200, ""},
+		{"GET", "http://127.3.2.1/", true, 200, ""},
+		{"GET", "http://[::1]:8080/", true, 200, ""},
+		{"GET", "http://[::1]/", true, 200, ""},
+		{"HEAD", "http://localhost:8080/", true, 200, ""},
+		{"GET", "http://localhost/?at=once", true, 200, ""},
+		{"POST", "http://localhost/", true, 405, ""},
+		{"PUT", "http://localhost/", true, 405, ""},
+		{"DELETE", "http://localhost/", true, 405, ""},
+		{"OPTIONS", "http://localhost/", true, 405, ""},
+		{"GET", "http://localhost/status", true, 404, ""},
+		{"GET", "http://localhost//", true, 307, ""},
+		{"GET", "http://evil.example/", true, 421, ""},
+		{"GET", "http://evil.example:8080/", true, 421, ""},
+		{"GET", "http://localhost.evil.example/", true, 421, ""},
+		{"GET", "http://127.0.0.1.evil.example/", true, 421, ""},
+		{"GET", "http://10.0.0.1/", true, 421, ""},
+		{"POST", "http://evil.example/", true, 421, ""},
+		{"GET", "http://node-7.example:8080/", false, 200, ""},
+		{"POST", "http://node-7.example:8080/", false, 405, ""},
+
+		{"GET", explain + "?owner=team%2Ftrain-0%2Fmain", true, 200, "1. team/train-0/main <got> two pairs\n"},
+		{"GET", explain + "?owner=team/away/main", true, 503, "nobody answers\n"},
+		{"GET", explain, true, 400, wanted},
+		{"GET", explain + "?owner=" + strings.Repeat("x", 400), true, 400, wanted},
+		{"POST", explain + "?owner=a/b/c", true, 405, "Method Not Allowed\n"},
+		{"GET", "http://evil.example/explain?owner=a/b/c", true, 421, ""},
 	} {
 		w := ask((&page{title: "node", look: l.look, explain: told}).newHandler(c.loopback), c.method, c.url)
 		if w.Code != c.code {
 			t.Errorf("%s %s: %d, want %d", c.method, c.url, w.Code, c.code)
 		}
-		if has := strings.Contains(w.Body.String(), "<svg"); has != (c.code == 200 && c.method == "GET") {
+		has := strings.Contains(w.Body.String(), "<svg")
+		if has != (c.code == 200 && c.method == "GET" && c.text == "") {
 			t.Errorf("%s %s: a picture: %t", c.method, c.url, has)
+		}
+		kind := w.Header().Get("Content-Type")
+		if c.text != "" && (w.Body.String() != c.text || kind != "text/plain; charset=utf-8") {
+			t.Errorf("%s %s: %s %q, want %q", c.method, c.url, kind, w.Body, c.text)
 		}
 		for name, want := range headers {
 			if got := w.Header().Get(name); got != want {
