@@ -148,8 +148,7 @@ func TestDoctorKnowsTheCost(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
-	s.with("--refused-pods", "1")
-	_, text, _ := run(s.command()...)
+	_, text, _ := run(s.command("--refused-pods", "1")...)
 	row := regexp.MustCompile(`(?m)^\| default scheduler \|[^|]*\| ([\d.]+) \|`).FindSubmatch(page)
 	if row == nil {
 		t.Fatal("docs/performance.md has no row of the default scheduler")

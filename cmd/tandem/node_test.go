@@ -29,8 +29,7 @@ import (
 // sick is a machine and a kubelet laid out in a folder, healthy until a test changes something.
 type sick struct {
 	t    *testing.T
-	root string // short, for the sockets
-	args []string
+	root string                       // short, for the sockets
 	pods atomic.Pointer[[]corev1.Pod] // the kubelet's pods
 }
 
@@ -230,16 +229,12 @@ func (s *sick) deviceNodes() {
 	s.write("dev/infiniband/rdma_cm", "")
 }
 
-// with adds flags.
-func (s *sick) with(args ...string) { s.args = append(s.args, args...) }
-
 // command is tandem doctor on the node.
 func (s *sick) command(args ...string) []string {
 	return slices.Concat([]string{
 		"doctor", "--sysfs-root", s.path("sys"), "--dev-root", s.path("dev"), "--kubelet-dir", s.path("kubelet"),
-		"--run-dir", s.path("run"),
-		"--proc-root", s.path("proc"), "--config", s.path("config.json"),
-	}, s.args, args)
+		"--run-dir", s.path("run"), "--proc-root", s.path("proc"), "--config", s.path("config.json"),
+	}, args)
 }
 
 // symlink creates a link with a relative target, resolving links on the way.

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -86,7 +85,6 @@ func TestTopoAgrees(t *testing.T) {
 
 // colours collects the coloured words of texts.
 type colours struct {
-	mutex sync.Mutex
 	words []string
 }
 
@@ -95,8 +93,6 @@ var inColour = regexp.MustCompile(`\x1b\[(3\d)m(.*?)\x1b\[0m`)
 
 // strip returns a text without its colours.
 func (c *colours) strip(text string) string {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
 	names := map[string]string{"31": "red", "32": "green", "33": "yellow"}
 	for _, match := range inColour.FindAllStringSubmatch(text, -1) {
 		c.words = append(c.words, names[match[1]]+" "+match[2])
