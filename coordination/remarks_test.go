@@ -8,8 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/podsapi"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -84,4 +92,103 @@ func TestEveryDeviceIsWithheld(t *testing.T) {
 			t.Errorf("%v: notes %q", w, got)
 		}
 	}
+}
+
+// Of a container that runs with far pairs although near ones are required it is said so, once a source
+// answers; of one that may have them it is not.
+func TestViolations(t *testing.T) {
+	for text, want := range map[string]bool{"required": true, "requird": true, "preferred": false, "": false} {
+		dir := t.TempDir()
+		pod := corev1.Pod{Spec: wanting("amd.com/gpu"), ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: "train", Annotations: map[string]string{intent.AlignmentKey: text},
+		}}
+		stop, err := podsapi.Serve(dir, func() []corev1.Pod { return []corev1.Pod{pod} })
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources, err := intent.Open(intent.Config{
+			Choice: intent.Default, KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		device := func(at string) []*api.DeviceStatus {
+			return []*api.DeviceStatus{{
+				Switch: at, Allocated: true, Owner: &api.Owner{Namespace: "team", Pod: "train", Container: "worker"},
+			}}
+		}
+		n := remarks{&Config{}, sources}
+		got := n.violations(t.Context(), []*api.Resource{
+			{Name: "amd.com/gpu", Kind: "gpu", Devices: device("0000:08:00.0")},
+			{Name: "tandem.dev/rdma_vf", Kind: "vf", Devices: device("0000:09:00.0")},
+		})
+		if (len(got) == 1) != want || want && !strings.Contains(got[0], "team/train/worker runs with pairs on") {
+			t.Errorf("%q: %q", text, got)
+		}
+		if err := sources.Close(); err != nil {
+			t.Error(err)
+		}
+		stop()
+	}
+}
+
+// The unsound devices of containers are those with a reason whose pod a source knows.
+func TestUnsound(t *testing.T) {
+	dir := t.TempDir()
+	pod := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-1"},
+		Spec:       wanting("tandem.dev/vf"),
+	}
+	stop, err := podsapi.Serve(dir, func() []corev1.Pod { return []corev1.Pod{pod} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := intent.Open(intent.Config{
+		Choice: intent.Default, KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sources.Close()
+	device := func(id, pod string, healthy, degraded bool, reason string) *api.DeviceStatus {
+		d := &api.DeviceStatus{Device: &api.Device{Id: id, Healthy: healthy, Degraded: degraded, Reason: reason}}
+		if pod != "" {
+			d.Allocated, d.Owner = true, &api.Owner{Namespace: "team", Pod: pod, Container: "worker"}
+		}
+		return d
+	}
+	e := &election{config: &Config{}, sources: sources}
+	resources := []*api.Resource{{Name: "tandem.dev/vf", Devices: []*api.DeviceStatus{
+		device("good", "train", true, false, ""), device("withheld", "train", false, false, ""),
+		device("failed", "train", false, false, "link_downed increased"),
+		device("degraded", "train", true, true, "symbol_error increased"),
+		device("free", "", false, false, "link_downed increased"),
+		device("of an unknown pod", "other", false, false, "link_downed increased"),
+	}}}
+	got, err := e.unsound(t.Context(), resources)
+	if err != nil {
+		t.Error(err)
+	}
+	of := Unsound{
+		Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train"}, Name: "worker"},
+		UID:       "uid-1", Resource: "tandem.dev/vf",
+	}
+	failed, degraded := of, of
+	failed.Device, failed.Health, failed.Reason = "failed", "failed", "link_downed increased"
+	degraded.Device, degraded.Health, degraded.Reason = "degraded", "degraded", "symbol_error increased"
+	if diff := cmp.Diff([]Unsound{failed, degraded}, got); diff != "" {
+		t.Error(diff)
+	}
+	stop()
+	if got, err := e.unsound(t.Context(), resources); err == nil {
+		t.Errorf("without a source %v", got)
+	}
+}
+
+// wanting is a pod's specification with one device of a resource.
+func wanting(name corev1.ResourceName) corev1.PodSpec {
+	one := corev1.ResourceList{name: resource.MustParse("1")}
+	return corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "worker", Resources: corev1.ResourceRequirements{Limits: one, Requests: one},
+	}}}
 }

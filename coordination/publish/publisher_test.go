@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
@@ -279,4 +281,23 @@ func await(t *testing.T, events <-chan Change, want Change, write func() error) 
 			t.Fatalf("no event %d", want)
 		}
 	}
+}
+
+// After a failure a target rests as long as the API server asks; the pause doubles up to its limit.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const asked = 30 * time.Second
+		k := keeper{Publisher: &Publisher{}}
+		began := time.Now()
+		k.restAfter(t.Context(), apierrors.NewTooManyRequests("busy", int(asked.Seconds())))
+		if took := time.Since(began); took != asked || k.pause != firstPause {
+			t.Errorf("rested %s, want %s; pause %s", took, asked, k.pause)
+		}
+		for want := 2 * firstPause; want < 4*maxPause; want *= 2 {
+			k.restAfter(t.Context(), errors.New("unreachable"))
+			if k.pause != min(want, maxPause) {
+				t.Errorf("pause %s, want %s", k.pause, min(want, maxPause))
+			}
+		}
+	})
 }

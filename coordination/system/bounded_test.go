@@ -3,11 +3,18 @@
 package system
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // A call that hangs is left behind, and the next ones wait for it; once it has ended they begin.
@@ -62,6 +69,31 @@ func TestAnswers(t *testing.T) {
 		results <- Result[int]{Value: 7}
 		if n, err := AwaitResult(done, results); n != 7 || err != nil {
 			t.Fatalf("%d, %v", n, err)
+		}
+	}
+}
+
+func TestSurvive(t *testing.T) {
+	t.Parallel()
+	other := errors.New("other")
+	for name, tc := range map[string]struct {
+		work     func() error
+		panicked bool
+	}{
+		"nothing":         {func() error { return nil }, false},
+		"an error":        {func() error { return other }, false},
+		"the transport's": {func() error { return status.Error(codes.Internal, "stream terminated") }, false},
+		"a panic":         {func() error { panic("a mistake") }, true},
+	} {
+		var log bytes.Buffer
+		err := Survive(slog.New(slog.NewTextHandler(&log, nil)), tc.work)
+		if Panicked(err) != tc.panicked ||
+			Panicked(fmt.Errorf("wrapped: %w", errors.Join(err, nil))) != tc.panicked {
+			t.Errorf("%s: %v", name, err)
+		}
+		if strings.Contains(log.String(), "a mistake") != tc.panicked ||
+			strings.Contains(log.String(), "bounded_test.go") != tc.panicked {
+			t.Errorf("%s: log %q", name, log.String())
 		}
 	}
 }

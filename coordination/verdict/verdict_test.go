@@ -13,6 +13,7 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	testserver "github.com/tandem-k8s/tandem/test/server"
 )
@@ -148,5 +149,115 @@ func BenchmarkVerdict(b *testing.B) {
 				s.Room()
 			}
 		})
+	}
+}
+
+// TestRailsUnderBestEffort: under best-effort a container with GPUs of two NUMA nodes gets a VF of each of
+// two pools with excludeTopology, on the GPUs' switches. The coordinator, which reads the kubelet's policy,
+// chooses both VFs together at the first of the two questions (coordination/admission, request.go). Rail a
+// is on the switches of both GPUs, rail b only on that of the first.
+func TestRailsUnderBestEffort(t *testing.T) {
+	const a, b = "tandem.dev/rail_a", "tandem.dev/rail_b"
+	topology := testserver.Topology("a", 1, false)
+	spec := &topology.Spec
+	spec.Kubelet.TopologyManagerPolicy = "best-effort"
+	rail := func(name string, function int) v1alpha1.Resource {
+		r := v1alpha1.Resource{Name: name, Kind: v1alpha1.VF, Devices: 8}
+		for i := range 8 {
+			r.Addresses = append(r.Addresses, fmt.Sprintf("0000:%02x:%02x.0", i*16+4, function))
+			spec.Switches[i].Devices[name] = v1alpha1.Set(fmt.Sprint(i))
+		}
+		return r
+	}
+	spec.Resources = append(spec.Resources[:1], rail(a, 1), rail(b, 2))
+	for i := range spec.Switches {
+		delete(spec.Switches[i].Devices, vfs)
+	}
+	spec.Held = []v1alpha1.Held{{UID: "others", Containers: []v1alpha1.Container{{
+		Name: "app", Devices: map[string]v1alpha1.Set{gpus: "1-3,5-7", a: "1-3,5-7", b: "2-7"},
+	}}}}
+	pod := testserver.Pod("pod", 2, 0)
+	pod.Annotations = map[string]string{"tandem.dev/alignment": "required"}
+	for _, name := range []v1.ResourceName{a, b} {
+		pod.Spec.Containers[0].Resources.Limits[name] = *quantity.NewQuantity(1, quantity.DecimalSI)
+	}
+	state := newNode(t, topology).State(func(types.UID) bool { return true })
+	if v := state.Admit(pod); !v.Admitted || v.Pairs != 2 {
+		t.Errorf("%+v, want 2 pairs: GPU 0 with rail b, GPU 4 with rail a", v)
+	}
+}
+
+// TestKubeletSettings: scope and policy options count, and a node with an unknown one is not judged.
+func TestKubeletSettings(t *testing.T) {
+	nodes := []v1alpha1.NUMANode{{Number: 0, Distances: []int{10, 21}}, {Number: 2, Distances: []int{22, 10}}}
+	distances := [][]int{{10, 0, 21}, nil, {22, 0, 10}}
+	rule := func(scopePod bool, most int, distances [][]int) model.TopologyManager {
+		return model.TopologyManager{ScopePod: scopePod, Rule: model.Rule{
+			Policy: model.Restricted, Machine: 0b101, MaxNodes: most, Distances: distances,
+		}}
+	}
+	for name, c := range map[string]struct {
+		scope, option, value string
+		want                 model.TopologyManager
+		wrong                bool
+	}{
+		"nothing more":      {want: rule(false, 0, nil)},
+		"scope container":   {scope: "container", want: rule(false, 0, nil)},
+		"scope pod":         {scope: "pod", want: rule(true, 0, nil)},
+		"another scope":     {scope: "node", wrong: true},
+		"closest":           {option: "prefer-closest-numa-nodes", value: "true", want: rule(false, 0, distances)},
+		"not closest":       {option: "prefer-closest-numa-nodes", value: "false", want: rule(false, 0, nil)},
+		"closest as a word": {option: "prefer-closest-numa-nodes", value: "near", wrong: true},
+		"more nodes":        {option: "max-allowable-numa-nodes", value: "16", want: rule(false, 16, nil)},
+		"another option":    {option: "prefer-far-numa-nodes", value: "true", wrong: true},
+	} {
+		spec := &v1alpha1.Spec{NUMANodes: nodes, Kubelet: v1alpha1.Kubelet{
+			TopologyManagerPolicy: "restricted", TopologyManagerScope: c.scope,
+		}}
+		if c.option != "" {
+			spec.Kubelet.TopologyManagerPolicyOptions = map[string]string{c.option: c.value}
+		}
+		got, err := spec.Kubelet.TopologyManager(numaNodes(spec))
+		if (err != nil) != c.wrong || !c.wrong && !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+}
+
+// TestAlignmentOfTheNode: a node whose plugins require alignment of every pod admits no pod with pairs apart,
+// except of a namespace that may opt out, and does.
+func TestAlignmentOfTheNode(t *testing.T) {
+	for _, c := range []struct {
+		name, namespace, annotation string
+		alignment                   model.Alignment
+		admitted                    bool
+	}{
+		{name: "control: no rule", admitted: true},
+		{name: "control: the pod asks for it", annotation: "required"},
+		{name: "required", alignment: model.Alignment{Required: true}},
+		{name: "may not opt out", annotation: "preferred", alignment: model.Alignment{Required: true}},
+		{
+			name: "opts out", annotation: "preferred", admitted: true, namespace: "team",
+			alignment: model.Alignment{Required: true, OptOut: "other,team"},
+		},
+		{name: "may opt out", namespace: "team", alignment: model.Alignment{Required: true, OptOut: "all"}},
+	} {
+		topology := testserver.Topology("a", 1, true)
+		topology.Spec.Alignment = c.alignment
+		testserver.Hold(topology, "others", "1-7", "0") // GPU 0 and VFs 1-7 are free
+		pod := testserver.Pod("pod", 1, 1)
+		pod.Namespace = c.namespace
+		if c.annotation != "" {
+			pod.Annotations = map[string]string{"tandem.dev/alignment": c.annotation}
+		}
+		v := newNode(t, topology).State(func(types.UID) bool { return true }).Ask(pod)
+		if v.Admitted != c.admitted || v.Required == c.admitted {
+			t.Errorf("%s: %+v", c.name, v)
+		}
+	}
+	topology := testserver.Topology("a", 1, true)
+	topology.Spec.Alignment.OptOut = "team,,other"
+	if _, err := New(topology, nil); err == nil {
+		t.Error("a malformed list of namespaces is no error")
 	}
 }
