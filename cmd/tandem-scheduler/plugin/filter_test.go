@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/verdict"
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
@@ -108,5 +109,25 @@ func TestUnknownOption(t *testing.T) {
 		r := start(t, topology)
 		_, got := r.filter(server.Pod("new", 4, 4), on("a", server.Pod("a", 1, 1), server.Pod("b", 1, 1)))
 		want(t, got[0], fwk.Unschedulable, "no NUMA node has 4 amd.com/gpu")
+	}
+}
+
+// Each offer is better than the next one.
+func TestCompareOffers(t *testing.T) {
+	offers := []offer{
+		{pairs: 4, stranded: 3, lost: verdict.Room{1, 1, 2, 4}, free: 9},
+		{pairs: 3, stranded: 0, lost: verdict.Room{0, 0, 1, 2}, free: 1},
+		{pairs: 3, stranded: 0, lost: verdict.Room{0, 0, 1, 2}, free: 2},
+		{pairs: 3, stranded: 0, lost: verdict.Room{0, 1, 1, 2}, free: 1},
+		{pairs: 3, stranded: 0, lost: verdict.Room{1, 0, 0, 0}, free: 1},
+		{pairs: 3, stranded: 1, lost: verdict.Room{}, free: 0},
+		{pairs: 0},
+	}
+	for i, a := range offers {
+		for j, b := range offers {
+			if got, want := compareOffers(a, b), j-i; got*want < 0 || (got == 0) != (want == 0) {
+				t.Errorf("%+v, %+v: %d", a, b, got)
+			}
+		}
 	}
 }
