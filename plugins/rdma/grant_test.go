@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
+	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -30,5 +31,53 @@ func TestHostIsAsked(t *testing.T) {
 		if _, vfio := g.Info["vfio"]; vfio != (asked != nil) {
 			t.Errorf("asked by %T: %v", asked, g.Info)
 		}
+	}
+}
+
+func TestVariable(t *testing.T) {
+	t.Attr("parity", "sriov/env-pcidevice")
+	for resource, want := range map[string]string{
+		"nvidia.com/sriov-rdma-vf": "PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF",
+		"intel.com/sriov_net_A":    "PCIDEVICE_INTEL_COM_SRIOV_NET_A",
+		"a.b-c.io/x":               "PCIDEVICE_A_B-C_IO_X",
+	} {
+		if got := variableName(resource); got != want {
+			t.Errorf("variable(%q) = %s; want %s", resource, got, want)
+		}
+	}
+}
+
+// TestShellName: a variable's name keeps all letters and digits that shells accept, the last of them too.
+func TestShellName(t *testing.T) {
+	const name, want = "PCIDEVICE_A-Z.0/9_@[:`", "PCIDEVICE_A_Z_0_9_____"
+	if got := shellName(name); got != want {
+		t.Errorf("%q is %q, want %q", name, got, want)
+	}
+}
+
+// Every VF of every machine gives its own three RDMA nodes and the shared one.
+func TestNodesOfRecordedMachines(t *testing.T) {
+	var selector pools.Selector
+	selector.IsRDMA = true
+	for _, name := range machines.Names() {
+		t.Run(name, func(t *testing.T) {
+			sys, tree := machines.Read(t, name, 2)
+			host := Host{
+				Sys: sys, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}}, DevinfoDir: t.TempDir(),
+			}
+			seen := map[string]bool{}
+			for d := range tree.Devices() {
+				if !d.IsVF() || d.Driver == "" || len(d.RDMA) == 0 {
+					continue
+				}
+				id := d.Address.String()
+				g := host.Grant(pools.Device{ID: id, Address: d.Address, Selector: &selector}, &pools.ResourceConfig{})
+				info := g.Info["rdma"]
+				if info["uverbs"] == "" || info["rdma_cm"] == "" || info["rdma_dev"] == "" || seen[info["uverbs"]] {
+					t.Errorf("%s: %v", id, info)
+				}
+				seen[info["uverbs"]] = true
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ package rdma
 import (
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -146,5 +148,12 @@ func TestPairsFileIsMounted(t *testing.T) {
 	if got, err := respond(t.Context(), p, []string{"0000:86:02.3"}); err != nil || len(got.Mounts) > 0 ||
 		len(got.Devices) == 0 {
 		t.Errorf("answer %v, %v", got, err)
+	}
+}
+
+// The variables that a configuration may have are those that something is known to say of.
+func TestEveryPairVariableIsKnown(t *testing.T) {
+	if got := slices.Sorted(maps.Keys(pairVariables)); !slices.Equal(got, pools.PairVariables) {
+		t.Errorf("%v can be told; %v can be asked for", got, pools.PairVariables)
 	}
 }

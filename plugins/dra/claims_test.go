@@ -3,9 +3,12 @@
 package dra_test
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -13,7 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/plugins/dra"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
 
 // newClaim returns a claim with one request for a class, "gpu", "vf" or "pair", that was allocated devices.
@@ -98,4 +105,23 @@ func (n *node) spec(claim *resourceapi.ResourceClaim) string {
 		return string(content)
 	}
 	return ""
+}
+
+func contains(list []string, one string) bool { return slices.Contains(list, one) }
+
+// gpusAnew finds the GPUs as they are now, before a driver is started.
+func gpusAnew(config *dra.Config, backend gpu.Backend) (err error) {
+	config.GPUs, err = gpu.Discover(backend, 0, slog.New(slog.DiscardHandler))
+	return err
+}
+
+// status is what the driver tells over its socket.
+func (n *node) status(t *testing.T) (answer *api.StatusResponse) {
+	t.Helper()
+	await(t, "the driver tells its status", func() bool {
+		told, err := coordination.Status(t.Context(), n.run())
+		answer = told
+		return err == nil && len(answer.GetResources()) > 0
+	})
+	return answer
 }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+)
+
+// TestPodOfTheSameName: a pod that replaced the pod of a claim under the same name says nothing about the
+// claim's containers.
+func TestPodOfTheSameName(t *testing.T) {
+	t.Parallel()
+	for uid, found := range map[types.UID]int{"old": 1, "new": 0} {
+		pod := &corev1.Pod{}
+		pod.Namespace, pod.Name, pod.UID = "team", "train", uid
+		s := &claimService{parts: parts{config: Config{Client: fake.NewClientset(pod)}}}
+		pods, err := s.readPods(t.Context(), []*resourceapi.ResourceClaim{claimOfPod("old")})
+		if len(pods) != found || err != nil {
+			t.Errorf("the pod has UID %s: %d pods, %v", uid, len(pods), err)
+		}
+	}
+}
+
+// TestPodCannotBeRead: the error names the pod.
+func TestPodCannotBeRead(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset()
+	client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("the API server is away")
+	})
+	s := &claimService{parts: parts{config: Config{Client: client}}}
+	_, err := s.readPods(t.Context(), []*resourceapi.ResourceClaim{claimOfPod("old")})
+	if err == nil || err.Error() != "find pod team/train: the API server is away" {
+		t.Error(err)
+	}
+}
+
+// claimOfPod is a claim that is reserved for a pod of a UID.
+func claimOfPod(uid types.UID) *resourceapi.ResourceClaim {
+	claim := &resourceapi.ResourceClaim{}
+	claim.Namespace = "team"
+	claim.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{
+		{Resource: "pods", Name: "train", UID: uid},
+	}
+	return claim
+}
+
+// Two partitions have each other's ID now, as after a boot, and a claim has the first: Prepare refuses that
+// one to other claims and gives them the second. What people are told, and what is published, is the same.
+func TestHolderOfRenamedDevice(t *testing.T) {
+	t.Parallel()
+	e := newEarlier(t, smc, 0)
+	first, second := &e.machine.GPUs[1], &e.machine.GPUs[2]
+	was := first.ID
+	first.ID, second.ID = second.ID, first.ID
+	e.look()
+	var names [2]string // of the devices of the partitions alone
+	for name, d := range e.view.State.Pool.Devices {
+		if d.Type == pool.TypeGPU && d.GPUs[0] == first.ID {
+			names[0] = name
+		} else if d.Type == pool.TypeGPU && d.GPUs[0] == second.ID {
+			names[1] = name
+		}
+	}
+	claim := claims.Claim{UID: "uid", Namespace: "team", Name: "first", Devices: []claims.Prepared{{
+		Device: names[0], GPUs: []string{was}, Units: map[string]string{was: first.Unit().Name},
+	}}}
+	e.prepared = []claims.Claim{claim}
+	e.look()
+	content, err := coordination.EncodeClaims(e.prepared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(e.preparer.Dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(e.preparer.Dir, claims.FileName), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := newParts(Config{})
+	p.preparer = e.preparer
+	tells := &teller{parts: p, owners: newOwners()}
+	told := map[string]bool{}
+	for _, r := range tells.listResources(e.view) {
+		for _, d := range r.GetDevices() {
+			told[d.GetDevice().GetId()] = d.GetAllocated()
+		}
+	}
+	for i, id := range []string{first.ID, second.ID} {
+		refused := e.prepare(names[i])
+		if told[id] != (refused != nil) {
+			t.Errorf("%s is told as allocated: %t, and Prepare says %v", names[i], told[id], refused)
+		}
+	}
+	for _, s := range e.view.State.Pool.Slices {
+		for _, d := range s.Devices {
+			if len(d.Taints) > 0 {
+				t.Errorf("%s is published with %v", d.Name, d.Taints)
+			}
+		}
+	}
+}
+
+// TestStatusIsWrittenOnce: a status is written unless the claim has it, with everything in it.
+func TestStatusIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	device := func(change func(*resourceapi.AllocatedDeviceStatus)) resourceapi.AllocatedDeviceStatus {
+		d := resourceapi.AllocatedDeviceStatus{
+			Driver: pool.Driver, Pool: "node", Device: "pair", Conditions: []metav1.Condition{{Type: "Ready"}},
+			Data:        &runtime.RawExtension{Raw: []byte(`{"gpu":"a"}`)},
+			NetworkData: &resourceapi.NetworkDeviceData{InterfaceName: "eth1"},
+		}
+		if change != nil {
+			change(&d)
+		}
+		return d
+	}
+	for name, c := range map[string]struct {
+		change func(*resourceapi.AllocatedDeviceStatus)
+		queued int
+	}{
+		"the same":          {nil, 0},
+		"another driver":    {func(d *resourceapi.AllocatedDeviceStatus) { d.Driver = "example.com" }, 1},
+		"another device":    {func(d *resourceapi.AllocatedDeviceStatus) { d.Device = "vf" }, 1},
+		"another netdev":    {func(d *resourceapi.AllocatedDeviceStatus) { d.NetworkData = nil }, 1},
+		"without condition": {func(d *resourceapi.AllocatedDeviceStatus) { d.Conditions = nil }, 1},
+		"without data":      {func(d *resourceapi.AllocatedDeviceStatus) { d.Data = nil }, 1},
+		"other data":        {func(d *resourceapi.AllocatedDeviceStatus) { d.Data = &runtime.RawExtension{} }, 1},
+	} {
+		s := newStatuses(fake.NewClientset(), slog.New(slog.DiscardHandler))
+		claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}
+		claim.Status.Devices = []resourceapi.AllocatedDeviceStatus{device(c.change)}
+		s.queueStatus(claim, []resourceapi.AllocatedDeviceStatus{device(nil)})
+		if got := s.queue.Len(); got != c.queued {
+			t.Errorf("%s: queued %d, want %d", name, got, c.queued)
+		}
+		s.dropStatus("uid")
+		if len(s.due) > 0 {
+			t.Errorf("%s: the status of a claim that is released is still due", name)
+		}
+		s.queue.ShutDown()
+	}
+}
