@@ -58,28 +58,11 @@ func TestEndWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// readSlowly has the server take an announcement of VFs until release: it reads the PCI tree.
-func readSlowly(c *admission.Coordinator, m *Member) (release func()) {
-	reading, read, own := make(chan struct{}), make(chan struct{}), c.Machine
-	c.Machine = refreshed{own, func(a device.Announcement) error {
-		if a.Devices[0].ID == "vf2" {
-			close(reading)
-			<-read
-		}
-		return own.Refresh(a)
-	}}
-	m.Publish(device.Announcement{
-		Devices: []device.Device{{ID: "vf2", Address: topology.Address{Bus: 4}, Healthy: true}},
-	})
-	<-reading
-	return func() { close(read) }
-}
-
 // The end of an Allocate waits for no announcement.
 func TestEndBesideAnAnnouncement(t *testing.T) {
 	server, members, _ := serverAndClient(t)
 	c := server.election.serving.Load().coordinator
-	defer readSlowly(c, members[vfs])()
+	defer publishSlowly(c, members[vfs])()
 	looks := countLooks(c)
 	letGo := hang(server)
 	a := allocate(t, members[vfs], "vf0")
@@ -92,7 +75,7 @@ func TestEndBesideAnAnnouncement(t *testing.T) {
 func TestEndOfAnEarlierAllocate(t *testing.T) {
 	server, members, _ := serverAndClient(t)
 	c := server.election.serving.Load().coordinator
-	release := readSlowly(c, members[vfs])
+	release := publishSlowly(c, members[vfs])
 	letGo := hang(server)
 	a := allocate(t, members[vfs], "vf0")       // of a pod
 	members[vfs].Returned(t.Context(), a, true) // that is rejected

@@ -12,28 +12,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-// publishSlowly publishes the VF vf2, and returns while the server reads the PCI tree, until release.
-func publishSlowly(c *admission.Coordinator, m *Member) (release func()) {
-	reading, read := make(chan struct{}), make(chan struct{})
-	own := c.Machine
-	c.Machine = refreshed{own, func(a device.Announcement) error {
-		close(reading)
-		<-read
-		return own.Refresh(a)
-	}}
-	m.Publish(device.Announcement{
-		Devices: []device.Device{{ID: "vf2", Address: topology.Address{Bus: 4}, Healthy: true}},
-	})
-	<-reading
-	return func() { close(read) }
-}
 
 // What a plugin publishes counts as taken over when the server goes by it, not when it is sent.
 func TestAwaitTaken(t *testing.T) {

@@ -48,3 +48,20 @@ type renewed struct {
 }
 
 func (r renewed) Newest() *topology.Tree { return r.newest() }
+
+// publishSlowly publishes the VF vf2, and returns while the server reads the PCI tree, until release.
+func publishSlowly(c *admission.Coordinator, m *Member) (release func()) {
+	reading, read, own := make(chan struct{}), make(chan struct{}), c.Machine
+	c.Machine = refreshed{own, func(a device.Announcement) error {
+		if a.Devices[0].ID == "vf2" {
+			close(reading)
+			<-read
+		}
+		return own.Refresh(a)
+	}}
+	m.Publish(device.Announcement{
+		Devices: []device.Device{{ID: "vf2", Address: topology.Address{Bus: 4}, Healthy: true}},
+	})
+	<-reading
+	return func() { close(read) }
+}

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -129,7 +128,7 @@ func TestTellTakesOver(t *testing.T) {
 // TestEnter: older plugins, which hold no lock of a mode, are known by their answer.
 func TestEnter(t *testing.T) {
 	kubelet := shortDir(t)
-	dir := serveOld(t)
+	dir := serveOther(t, oldPlugin{})
 	_, err := Enter(t.Context(), DRA, dir, kubelet)
 	held := (*ModeError)(nil)
 	if !errors.As(err, &held) || held.Mode != DevicePlugin ||
@@ -163,16 +162,4 @@ type oldPlugin struct {
 
 func (oldPlugin) Status(context.Context, *api.StatusRequest) (*api.StatusResponse, error) {
 	return &api.StatusResponse{Protocol: 2}, nil
-}
-
-// serveOld serves as such a plugin until the test ends, and returns the run folder.
-func serveOld(t *testing.T) string {
-	t.Helper()
-	dir, listener := heldDir(t)
-	g := grpc.NewServer(grpc.Creds(peerCredentials{}))
-	api.RegisterCoordinationServer(g, oldPlugin{})
-	done := make(chan error, 1)
-	go func() { done <- g.Serve(listener) }()
-	t.Cleanup(func() { g.Stop(); <-done })
-	return dir
 }

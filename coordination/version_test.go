@@ -33,12 +33,12 @@ func (o *otherServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api
 	return nil
 }
 
-// serveOther serves another version until the test ends, and returns the run folder.
-func serveOther(t *testing.T, v version) string {
+// serveOther serves as a server of another version until the test ends, and returns the run folder.
+func serveOther(t *testing.T, server api.CoordinationServer) string {
 	t.Helper()
 	dir, listener := heldDir(t)
 	g := grpc.NewServer(grpc.Creds(peerCredentials{}))
-	api.RegisterCoordinationServer(g, &otherServer{version: v})
+	api.RegisterCoordinationServer(g, server)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(listener) }()
 	t.Cleanup(func() { g.Stop(); <-done })
@@ -88,7 +88,8 @@ func (b *lockedBuffer) await(t *testing.T, text string) {
 // Beside a server of another major version a plugin places devices alone, and says so once.
 func TestServerOfAnotherVersion(t *testing.T) {
 	log, logger := newLog()
-	node, _ := startWith(t, Config{RunDir: serveOther(t, version{protocol.major + 1, 0}), Log: logger})
+	dir := serveOther(t, &otherServer{version: version{protocol.major + 1, 0}})
+	node, _ := startWith(t, Config{RunDir: dir, Log: logger})
 	member := node.Member(gpus, device.GPU)
 	member.Publish(oneGPU)
 	log.await(t, "the server has protocol version 3.0 and the client "+protocol.String())
