@@ -35,16 +35,22 @@ func bridge(m *nvml.Machine) {
 // patience is a plugin's timeout for the coordinator, after which the plugin chooses alone.
 const patience = 80 * time.Millisecond
 
-// ask returns the preferred devices.
+// ask returns the preferred devices. It asks again if the coordinator's answer can have been too late for the
+// plugin.
 func ask(t *testing.T, plugin *kubelettest.Plugin, available []string, size int) []string {
 	t.Helper()
-	began := time.Now()
-	chosen, err := plugin.Prefer(t.Context(), available, nil, size)
-	inTime(t, began)
-	if err != nil || len(chosen) != size {
-		t.Fatalf("%d of %v: %v, %v", size, available, chosen, err)
+	for range 50 {
+		began := time.Now()
+		chosen, err := plugin.Prefer(t.Context(), available, nil, size)
+		if err != nil || len(chosen) != size {
+			t.Fatalf("%d of %v: %v, %v", size, available, chosen, err)
+		}
+		if time.Since(began) < patience {
+			return chosen
+		}
 	}
-	return chosen
+	t.Fatal("this computer is too busy for an answer in time")
+	panic("unreachable")
 }
 
 // give allocates the preferred devices.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -86,27 +85,10 @@ func (r *replicated) free(without ...string) (list []string) {
 	return list
 }
 
-// prefer asks for one device, again if the coordinator's answer can have been too late for the plugin.
-func prefer(t *testing.T, plugin *kubelettest.Plugin, available []string) string {
-	t.Helper()
-	for range 50 {
-		began := time.Now()
-		chosen, err := plugin.Prefer(t.Context(), available, nil, 1)
-		if err != nil || len(chosen) != 1 {
-			t.Fatalf("preferred %v, %v", chosen, err)
-		}
-		if time.Since(began) < patience {
-			return chosen[0]
-		}
-	}
-	t.Fatal("this computer is too busy for an answer in time")
-	panic("unreachable")
-}
-
 // take allocates the preferred device.
 func take(t *testing.T, plugin *kubelettest.Plugin, available []string) string {
 	t.Helper()
-	chosen := prefer(t, plugin, available)
+	chosen := ask(t, plugin, available, 1)[0]
 	if _, err := plugin.Allocate(t.Context(), chosen); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +116,7 @@ func TestReplicaOfEndedPod(t *testing.T) {
 				}
 				return held
 			})
-			chosen := prefer(t, r.gpus, r.free(r.replica(0, 2), r.replica(1, 2)))
+			chosen := ask(t, r.gpus, r.free(r.replica(0, 2), r.replica(1, 2)), 1)[0]
 			if !strings.HasPrefix(chosen, r.Machine.GPUs[1].UUID) {
 				t.Errorf("chosen GPU 0, %s; VF %s on the switch of GPU 1 is free", chosen, r.near[1])
 			}
