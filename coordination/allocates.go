@@ -68,12 +68,16 @@ type Allocate struct {
 	IDs []string // of the devices
 
 	call       *api.Call
-	unanswered bool // the coordinator has not answered the report
+	stop       func() bool // of the wait for the end of the kubelet's call
+	unanswered bool        // the coordinator has not answered the report
 }
 
-// StartAllocate starts an Allocate of devices, which is open until Returned.
-func (m *Member) StartAllocate(ids []string) *Allocate {
-	return &Allocate{IDs: ids, call: m.client.allocates.startCall()}
+// StartAllocate starts an Allocate of devices, which is open until Returned, or until ctx is done: then the
+// kubelet no longer waits.
+func (m *Member) StartAllocate(ctx context.Context, ids []string) *Allocate {
+	call := m.client.allocates.startCall()
+	stop := context.AfterFunc(ctx, func() { m.client.allocates.endCall(call) })
+	return &Allocate{IDs: ids, call: call, stop: stop}
 }
 
 // Allocated reports the devices that the kubelet took. The result has the same IDs in the container's order,
@@ -116,6 +120,7 @@ func (m *Member) report(ctx context.Context, a *Allocate) (*api.AllocatedRespons
 // does not wait twice.
 func (m *Member) Returned(ctx context.Context, a *Allocate, failed bool) {
 	defer m.client.allocates.endCall(a.call)
+	a.stop()
 	if failed {
 		m.record(nil) // the devices are no container's
 	}

@@ -215,7 +215,7 @@ func TestNextAllocateAfterAPause(t *testing.T) {
 					a = allocate(t, vf, "vf0")
 				}
 				vf.Returned(t.Context(), a, false)
-				next := vf.StartAllocate([]string{"vf0"})
+				next := vf.StartAllocate(t.Context(), []string{"vf0"})
 				reported := make(chan error)
 				go func() {
 					_, err := vf.report(t.Context(), next)
@@ -246,7 +246,7 @@ func TestLateFailureAfterAPause(t *testing.T) {
 		a := allocate(t, vf, "vf0")
 		gate.Lock()
 		vf.Returned(t.Context(), a, true) // the plugin waits in vain: the next pod comes
-		next := vf.StartAllocate([]string{"vf0"})
+		next := vf.StartAllocate(t.Context(), []string{"vf0"})
 		reported := make(chan error)
 		go func() {
 			_, err := vf.report(t.Context(), next)

@@ -65,7 +65,7 @@ func (p *pairAlone) give(t *testing.T, m *Member, available []string, size int) 
 	}
 	shuffled := slices.Clone(chosen)
 	rand.Shuffle(size, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	listed, _, err := m.Allocated(t.Context(), m.StartAllocate(shuffled))
+	listed, _, err := m.Allocated(t.Context(), m.StartAllocate(t.Context(), shuffled))
 	if err != nil || !device.SameSet(listed, chosen) {
 		t.Fatalf("allocate %v: %v, %v", chosen, listed, err)
 	}

@@ -88,7 +88,7 @@ func drains(t *testing.T, name string) bool {
 	id := map[string]string{gpus: "gpu0", vfs: "vf0"}[name]
 	answers := make(chan error, 1)
 	go func() {
-		_, err := members[name].report(t.Context(), members[name].StartAllocate([]string{id}))
+		_, err := members[name].report(t.Context(), members[name].StartAllocate(t.Context(), []string{id}))
 		answers <- err
 	}()
 	<-began
@@ -238,7 +238,7 @@ func TestPanicCostsOneServer(t *testing.T) {
 	gpu.Publish(threeGPUs)
 	await(t, dir, connected(gpus))
 	_, vf, _ := join(t, Config{RunDir: dir, Log: logger}, vfs, oneVF, gpus, vfs)
-	if _, _, err := vf.Allocated(t.Context(), vf.StartAllocate([]string{"vf0"})); err != nil {
+	if _, _, err := vf.Allocated(t.Context(), vf.StartAllocate(t.Context(), []string{"vf0"})); err != nil {
 		t.Fatal(err)
 	}
 	before := server.election.serving.Load()

@@ -124,7 +124,7 @@ func (p *pairOfNodes) admit(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{gpus, vfs} {
 		chosen := choose(t, p.members[name], p.ids[name], nil, 2)
-		listed, _, err := p.members[name].Allocated(t.Context(), p.members[name].StartAllocate(chosen))
+		listed, _, err := p.members[name].Allocated(t.Context(), p.members[name].StartAllocate(t.Context(), chosen))
 		if err != nil || len(listed) != 2 {
 			t.Fatalf("allocate 2 of %s: %v, %v, %v", name, chosen, listed, err)
 		}

@@ -171,35 +171,30 @@ func (m *membership) tellAllocates(ctx context.Context, lose func(error)) error 
 		return err
 	}
 	message, changed := m.allocates.encode()
-	_ = stream.Send(message) // the reason for an error is that of Header or CloseAndRecv
+	_ = stream.Send(message) // the reason for an error is that of Header or RecvMsg
 	header, err := stream.Header()
-	if err != nil || header == nil {
-		return unlessOlder(stream)
+	if header == nil && err == nil {
+		err = stream.RecvMsg(&api.OpenAllocatesResponse{})
 	}
+	if status.Code(err) == codes.Unimplemented {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	go func() { lose(stream.RecvMsg(&api.OpenAllocatesResponse{})) }()
 	go func() {
-		for {
+		for err == nil {
 			select {
 			case <-changed:
+				message, changed = m.allocates.encode()
+				err = stream.Send(message)
 			case <-ctx.Done():
-				return
-			}
-			message, changed = m.allocates.encode()
-			if stream.Send(message) != nil {
-				lose(unlessOlder(stream))
 				return
 			}
 		}
 	}()
 	return nil
-}
-
-// unlessOlder returns the reason for which a stream has ended, nil for a server without such a call.
-func unlessOlder(stream api.Coordination_OpenAllocatesClient) error {
-	_, err := stream.CloseAndRecv()
-	if status.Code(err) == codes.Unimplemented {
-		return nil
-	}
-	return err
 }
 
 // announce sends an announcement and waits for the acknowledgement that the server uses the announcement. An

@@ -232,7 +232,7 @@ func TestMemberAnswersAlone(t *testing.T) {
 	if !slices.Contains(got, "c") || len(got) != 2 {
 		t.Errorf("prefer 2 of a, b, c with c: %v", got)
 	}
-	if got, _, err := member.Allocated(t.Context(), member.StartAllocate([]string{"b", "a"})); err != nil ||
+	if got, _, err := member.Allocated(t.Context(), member.StartAllocate(t.Context(), []string{"b", "a"})); err != nil ||
 		!slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("allocated: %v, %v", got, err)
 	}

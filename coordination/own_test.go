@@ -152,11 +152,11 @@ func TestStoppedServerDoesNotAnswer(t *testing.T) {
 	stopped.coordinator = closed
 	server.membership.own = &atomic.Pointer[nodeServer]{}
 	server.membership.own.Store(stopped)
-	if _, err := members[gpus].report(t.Context(), members[gpus].StartAllocate([]string{"gpu0"})); err != nil {
+	if _, err := members[gpus].report(t.Context(), members[gpus].StartAllocate(t.Context(), []string{"gpu0"})); err != nil {
 		t.Errorf("the call is lost: %v", err)
 	}
 	member := server.Member(vfs, device.VF)
-	if _, err := member.report(t.Context(), member.StartAllocate([]string{"vf0"})); err != nil {
+	if _, err := member.report(t.Context(), member.StartAllocate(t.Context(), []string{"vf0"})); err != nil {
 		t.Errorf("the call is lost: %v", err)
 	}
 	served, _ := member.Pair(t.Context(), []pairs.VF{{ID: "vf0", Address: topology.Address{Bus: 2}}}, "")

@@ -33,7 +33,7 @@ func countLooks(c *admission.Coordinator) *atomic.Int32 {
 // allocate has a plugin report an Allocate, which stays open.
 func allocate(t testing.TB, m *Member, ids ...string) *Allocate {
 	t.Helper()
-	a := m.StartAllocate(ids)
+	a := m.StartAllocate(t.Context(), ids)
 	if _, _, err := m.Allocated(t.Context(), a); err != nil {
 		t.Error(err)
 	}

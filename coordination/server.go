@@ -87,6 +87,13 @@ func (s *nodeServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.
 		if err != nil {
 			return err
 		}
+		if ids := message.GetReturned(); len(ids) > 0 { // of an older plugin
+			q := &api.ReturnedRequest{Resource: message.GetResource(), Devices: ids}
+			if _, err := s.Returned(stream.Context(), q); err != nil {
+				return err
+			}
+			continue
+		}
 		client := message.GetVersion() // without one 0.0, which no program uses
 		if err := protocol.admits(version{client.GetMajor(), client.GetMinor()}); err != nil {
 			return status.Error(codes.Unimplemented, err.Error())

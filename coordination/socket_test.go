@@ -109,7 +109,7 @@ func TestWaitingClientsTakeNoRoom(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*system.QuestionLimit)
 	defer cancel()
 	for name, member := range members {
-		if _, err := member.report(ctx, member.StartAllocate(offered[name][:1])); err != nil {
+		if _, err := member.report(ctx, member.StartAllocate(t.Context(), offered[name][:1])); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -96,7 +96,7 @@ func TestServerOfAnotherVersion(t *testing.T) {
 	if got := choose(t, member, []string{"gpu0"}, nil, 1); len(got) != 1 {
 		t.Errorf("prefer: %v", got)
 	}
-	a := member.StartAllocate([]string{"gpu0"})
+	a := member.StartAllocate(t.Context(), []string{"gpu0"})
 	if got, _, err := member.Allocated(t.Context(), a); err != nil || len(got) != 1 {
 		t.Errorf("allocated: %v, %v", got, err)
 	}

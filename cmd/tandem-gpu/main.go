@@ -63,9 +63,9 @@ func serve(ctx context.Context, flags daemon.Flags, found *gpu.GPUs, log *slog.L
 		return flags.Offer(ctx, log, node, gpu.NewPlugin(name, found, node.Member(name, device.GPU), log))
 	}
 	flags.Begin(found.Names()...)
-	return flags.Serve(ctx, log, node, nil, found.Run, func(ctx context.Context) error {
+	return flags.Serve(ctx, log, node, func(ctx context.Context) error {
 		return found.Each(ctx, offer)
-	})
+	}, found.Run)
 }
 
 // inOrder returns the flag sets in order of precedence. Only --dev-root is in both, with two meanings.

@@ -105,7 +105,9 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 		resources = append(resources, rdma.NewPlugin(name, found, host, node.Member(name, device.VF), log))
 	}
 	flags.Begin(found.Found()...)
-	return flags.Serve(ctx, log, node, resources, found.Run)
+	return flags.Serve(ctx, log, node, func(ctx context.Context) error {
+		return flags.OfferAll(ctx, log, node, resources)
+	}, found.Run)
 }
 
 // options are the daemon's own flags.

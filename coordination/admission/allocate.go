@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Allocated records devices allocated by the kubelet. After ctx is done nothing is refused: the plugin has passed the devices to the container. The error is ErrClosed if
-// nothing was recorded.
+// Allocated records devices allocated by the kubelet. After ctx is done nothing is refused: the plugin has
+// passed the devices to the container. The error is ErrClosed if nothing was recorded.
 func (c *Coordinator) Allocated(
 	ctx context.Context, resource string, ids []string,
 ) (answer *api.AllocatedResponse, err error) {

@@ -29,15 +29,24 @@ type Allocates struct {
 
 // openCalls are the open calls of a plugin.
 type openCalls struct {
-	open    map[uint64]bool
-	told    uint64    // the plugin has told which of the calls up to this number are open
-	streams int       // over which the plugin tells
-	since   time.Time // the last start of a call, or the end of the last stream
+	open    map[uint64]time.Time // the last word of each
+	told    uint64               // the plugin has told which of the calls up to this number are open
+	streams int                  // over which the plugin tells
+	left    time.Time            // the end of the last stream
 }
 
-// maxUntold is the time for which calls of a plugin without a stream count as open. A plugin that lives
-// connects again earlier; one that has ended has no open call.
-const maxUntold = time.Second
+// isOpen reports whether a call counts as open that has not ended: without a stream for maxUntold.
+func (p *openCalls) isOpen(started, now time.Time) bool {
+	return p.streams > 0 || now.Sub(started) <= maxUntold || now.Sub(p.left) <= maxUntold
+}
+
+const (
+	// maxUntold is longer than the parts of an Allocate may hang: two reports, the pairs and two handouts. An
+	// older plugin does not tell which of its calls are open, and one that has ended has none.
+	maxUntold = 3 * time.Second
+	// handover is the time for the kubelet to receive a response.
+	handover = returnedLimit / 2
+)
 
 // newAllocates returns an empty set with a clock.
 func newAllocates(now func() time.Time) *Allocates {
@@ -48,10 +57,8 @@ func newAllocates(now func() time.Time) *Allocates {
 func (a *Allocates) StartCall(plugin, number uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := a.pluginOf(plugin)
-	p.since = a.now()
-	if number > p.told {
-		p.open[number] = true
+	if p := a.pluginOf(plugin); number > p.told {
+		p.open[number] = a.now()
 	}
 }
 
@@ -63,8 +70,8 @@ func (a *Allocates) EndCall(plugin, number uint64) {
 	a.ended.Raise()
 }
 
-// AddStream records a stream of a plugin. With tell the plugin tells which of its calls up to a number are open,
-// and leave ends the stream.
+// AddStream records a stream of a plugin. With tell the plugin tells which of its calls up to a number are
+// open, and leave ends the stream.
 func (a *Allocates) AddStream(plugin uint64) (tell func(last uint64, open []uint64), leave func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -81,9 +88,9 @@ func (a *Allocates) replaceOpen(plugin, last uint64, open []uint64) {
 		return
 	}
 	p.told = last
-	maps.DeleteFunc(p.open, func(number uint64, _ bool) bool { return number <= last })
+	maps.DeleteFunc(p.open, func(number uint64, _ time.Time) bool { return number <= last })
 	for _, number := range open {
-		p.open[number] = true
+		p.open[number] = a.now()
 	}
 	a.ended.Raise()
 }
@@ -94,34 +101,43 @@ func (a *Allocates) endStream(plugin uint64) {
 	defer a.mu.Unlock()
 	p := a.pluginOf(plugin)
 	p.streams--
-	p.since = a.now()
+	p.left = a.now()
 }
 
 // pluginOf returns the calls of a plugin, also of one without any. The mutex must be held.
 func (a *Allocates) pluginOf(plugin uint64) *openCalls {
+	now := a.now()
 	maps.DeleteFunc(a.plugins, func(_ uint64, p *openCalls) bool {
-		return p.streams == 0 && a.now().Sub(p.since) > maxUntold
+		maps.DeleteFunc(p.open, func(_ uint64, started time.Time) bool { return !p.isOpen(started, now) })
+		return p.streams == 0 && len(p.open) == 0 && now.Sub(p.left) > maxUntold
 	})
 	if a.plugins[plugin] == nil {
-		a.plugins[plugin] = &openCalls{open: map[uint64]bool{}, since: a.now()}
+		a.plugins[plugin] = &openCalls{open: map[uint64]time.Time{}}
 	}
 	return a.plugins[plugin]
 }
 
-// awaitNone waits for a short time until no call is open. It reports whether none is open.
+// awaitNone waits for a short time until no call is open. It reports whether none is open. A call that is
+// open when the kubelet asks is of a pod worker, and the kubelet has its response a moment after the end.
 func (a *Allocates) awaitNone(ctx context.Context) bool {
+	ended := a.nextEnd()
+	if ended == nil {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, returnedLimit)
 	defer cancel()
-	for {
-		ended := a.nextEnd()
-		if ended == nil {
-			return true
-		}
+	for ; ended != nil; ended = a.nextEnd() {
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			return a.nextEnd() == nil
+			return false
 		}
+	}
+	select {
+	case <-time.After(handover):
+		return a.nextEnd() == nil
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -130,8 +146,10 @@ func (a *Allocates) nextEnd() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.plugins {
-		if len(p.open) > 0 && (p.streams > 0 || a.now().Sub(p.since) <= maxUntold) {
-			return a.ended.Next()
+		for _, started := range p.open {
+			if p.isOpen(started, a.now()) {
+				return a.ended.Next()
+			}
 		}
 	}
 	return nil

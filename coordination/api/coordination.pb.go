@@ -32,6 +32,9 @@ type Announcement struct {
 	Devices  []*Device              `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
 	Links    []*Link                `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`     // between GPUs
 	Version  *Version               `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"` // of the plugin's protocol
+	// The devices of an Allocate call that an older plugin, without numbers of calls, has answered. A message with this field
+	// announces nothing and gets no response.
+	Returned []string `protobuf:"bytes,6,rep,name=returned,proto3" json:"returned,omitempty"`
 	// The rule for the choice among the replicas of shared devices, "distributed" or "packed"; empty for none.
 	Replicas string `protobuf:"bytes,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	// Why the devices are reported to the kubelet with or without NUMA nodes, one line for people; empty if nobody decided.
@@ -101,6 +104,13 @@ func (x *Announcement) GetLinks() []*Link {
 func (x *Announcement) GetVersion() *Version {
 	if x != nil {
 		return x.Version
+	}
+	return nil
+}
+
+func (x *Announcement) GetReturned() []string {
+	if x != nil {
+		return x.Returned
 	}
 	return nil
 }
@@ -2206,15 +2216,16 @@ var File_coordination_api_coordination_proto protoreflect.FileDescriptor
 
 const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\n" +
-	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\xa5\x02\n" +
+	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\xbb\x02\n" +
 	"\fAnnouncement\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x128\n" +
 	"\adevices\x18\x03 \x03(\v2\x1e.tandem.coordination.v1.DeviceR\adevices\x122\n" +
 	"\x05links\x18\x04 \x03(\v2\x1c.tandem.coordination.v1.LinkR\x05links\x129\n" +
 	"\aversion\x18\x05 \x01(\v2\x1f.tandem.coordination.v1.VersionR\aversion\x12\x1a\n" +
+	"\breturned\x18\x06 \x03(\tR\breturned\x12\x1a\n" +
 	"\breplicas\x18\b \x01(\tR\breplicas\x12\x14\n" +
-	"\x05hints\x18\t \x01(\tR\x05hintsJ\x04\b\x06\x10\aJ\x04\b\a\x10\b\"K\n" +
+	"\x05hints\x18\t \x01(\tR\x05hintsJ\x04\b\a\x10\b\"K\n" +
 	"\aVersion\x12\x14\n" +
 	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x14\n" +

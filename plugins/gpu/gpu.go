@@ -139,13 +139,16 @@ func (g *GPUs) All() (map[string][]Device, []topology.Link, <-chan struct{}) {
 	return maps.Clone(g.resources), slices.Clone(g.links), g.changed.Next()
 }
 
-// MayHide returns the cards that may have a device which All does not return: the last discovery could not
-// read them. The zero address stands for any card. Of a call before All, a device is not missed too early.
-func (g *GPUs) MayHide() (card func(topology.Address) bool) {
+// AllRead returns what All returns, and the cards that may have further devices: the last discovery could not
+// read them. The zero address stands for any card.
+func (g *GPUs) AllRead() (
+	devices map[string][]Device, links []topology.Link, mayHide func(topology.Address) bool,
+	changed <-chan struct{},
+) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	reading := g.reading
-	return reading.mayHide
+	return maps.Clone(g.resources), slices.Clone(g.links), reading.mayHide, g.changed.Next()
 }
 
 // Refuse returns the vendor's reason against the allocation of devices of a resource, or of the unknown IDs,

@@ -75,7 +75,7 @@ func (p *Plugin) Alone(q *api.PreferRequest, cause error) []string { return p.me
 // unknown IDs are ignored as in AMD's own plugin, unless the backend refuses them as NVIDIA's does.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
 	failed := true // also by a panic
-	allocate := p.member.StartAllocate(ids)
+	allocate := p.member.StartAllocate(ctx, ids)
 	defer func() { p.member.Returned(ctx, allocate, failed) }()
 	devices, unknown := p.findDevices(ids)
 	if err := p.gpus.Refuse(p.name, devices, unknown); err != nil {

@@ -69,7 +69,7 @@ func (r *recorder) Alone(q *api.PreferRequest, _ error) []string {
 	return r.available[:min(int(q.GetSize()), len(r.available))]
 }
 
-func (r *recorder) StartAllocate(ids []string) *coordination.Allocate {
+func (r *recorder) StartAllocate(_ context.Context, ids []string) *coordination.Allocate {
 	return &coordination.Allocate{IDs: ids}
 }
 

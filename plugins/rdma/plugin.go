@@ -90,7 +90,7 @@ type member interface {
 	AwaitTaken(ctx context.Context)
 	Prefer(ctx context.Context, q *api.PreferRequest) ([]string, error)
 	Alone(q *api.PreferRequest, cause error) []string
-	StartAllocate(ids []string) *coordination.Allocate
+	StartAllocate(ctx context.Context, ids []string) *coordination.Allocate
 	Allocated(ctx context.Context, a *coordination.Allocate) (order []string, to slog.Attr, err error)
 	Returned(ctx context.Context, a *coordination.Allocate, failed bool)
 	Pair(ctx context.Context, vfs []pairs.VF, file string) (served []pairs.Served, written bool)
@@ -262,7 +262,7 @@ func (p *Plugin) findVanished(ids, mustInclude []string) map[string]bool {
 // kubelet an error means that the devices are free.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
 	failed := true // also by a panic
-	allocate := p.member.StartAllocate(ids)
+	allocate := p.member.StartAllocate(ctx, ids)
 	defer func() { p.member.Returned(ctx, allocate, failed) }()
 	p.vfs.noteAllocate(p.name)
 	pool := p.newestPool()

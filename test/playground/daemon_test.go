@@ -91,7 +91,7 @@ func TestAnswersAlone(t *testing.T) {
 	member := node.Member("x.y/vf", device.VF)
 	question := &api.PreferRequest{Resource: "x.y/vf", Available: []string{"a", "b"}, Size: 1}
 	member.Alone(question, errors.ErrUnsupported)
-	if _, _, err := member.Allocated(t.Context(), member.StartAllocate([]string{"a"})); err != nil {
+	if _, _, err := member.Allocated(t.Context(), member.StartAllocate(t.Context(), []string{"a"})); err != nil {
 		t.Error(err)
 	}
 	if n := d.answersAlone(); n != 2 {

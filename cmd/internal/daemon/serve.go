@@ -116,11 +116,11 @@ func (f Flags) Begin(resources ...string) {
 	})...)
 }
 
-// Serve offers every resource to the kubelet until ctx is done or a resource fails, and takes part in
-// coordination until the kubelet's calls are answered. The functions in beside run at the same time. On a
-// node in DRA mode Serve fails at once.
+// Serve offers resources to the kubelet until ctx is done or offer fails, and takes part in coordination
+// until offer has answered the kubelet's calls. The functions in beside run at the same time. On a node in
+// DRA mode Serve fails at once.
 func (f Flags) Serve(
-	ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource,
+	ctx context.Context, log *slog.Logger, node *coordination.Node, offer func(context.Context) error,
 	beside ...func(context.Context) error,
 ) error {
 	leave, err := coordination.Enter(ctx, coordination.DevicePlugin, f.RunFolder(), f.KubeletDir)
@@ -130,14 +130,10 @@ func (f Flags) Serve(
 	defer leave()
 	defer f.monitor.Node(node)()
 	g, ctx := errgroup.WithContext(ctx)
-	offers, offering := errgroup.WithContext(ctx)
-	for _, r := range resources {
-		offers.Go(func() error { return f.Offer(offering, log, node, r) })
-	}
 	coordinating, end := context.WithCancel(context.WithoutCancel(ctx))
 	g.Go(func() error {
 		defer end() // after the last call of the kubelet has been answered
-		if err := offers.Wait(); err != nil {
+		if err := offer(ctx); err != nil {
 			return err
 		}
 		<-ctx.Done()
@@ -147,6 +143,17 @@ func (f Flags) Serve(
 	g.Go(func() error { return f.tellAlone(ctx, log, node, alone) })
 	for _, work := range beside {
 		g.Go(func() error { return work(ctx) })
+	}
+	return g.Wait()
+}
+
+// OfferAll offers resources to the kubelet until ctx is done or one fails. See Offer.
+func (f Flags) OfferAll(
+	ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource,
+) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, r := range resources {
+		g.Go(func() error { return f.Offer(ctx, log, node, r) })
 	}
 	return g.Wait()
 }
