@@ -33,9 +33,7 @@ func TestListedOutlivesAPlugin(t *testing.T) {
 	member := node.Member(gpus, device.GPU)
 	member.Publish(device.Announcement{Devices: append(slices.Clone(threeGPUs.Devices[1:]), oneGPU.Devices...)})
 	await(t, dir, connected(gpus))
-	if _, _, err := member.Allocated(t.Context(), member.StartAllocate(t.Context(), []string{"gpu0"})); err != nil {
-		t.Fatal(err)
-	}
+	allocate(t, member, "gpu0")
 	stop()
 	again, _ := start(t, dir)
 	record(t, again.config.KubeletDir, []string{"gpu2", "0000:c1:00.0"}, "gpu0", "gpu1")

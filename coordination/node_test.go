@@ -232,8 +232,8 @@ func TestMemberAnswersAlone(t *testing.T) {
 	if !slices.Contains(got, "c") || len(got) != 2 {
 		t.Errorf("prefer 2 of a, b, c with c: %v", got)
 	}
-	if got, _, err := member.Allocated(t.Context(), member.StartAllocate(t.Context(), []string{"b", "a"})); err != nil ||
-		!slices.Equal(got, []string{"a", "b"}) {
+	a := member.StartAllocate(t.Context(), []string{"b", "a"})
+	if got, _, err := member.Allocated(t.Context(), a); err != nil || !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("allocated: %v, %v", got, err)
 	}
 }

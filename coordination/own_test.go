@@ -152,7 +152,8 @@ func TestStoppedServerDoesNotAnswer(t *testing.T) {
 	stopped.coordinator = closed
 	server.membership.own = &atomic.Pointer[nodeServer]{}
 	server.membership.own.Store(stopped)
-	if _, err := members[gpus].report(t.Context(), members[gpus].StartAllocate(t.Context(), []string{"gpu0"})); err != nil {
+	a := members[gpus].StartAllocate(t.Context(), []string{"gpu0"})
+	if _, err := members[gpus].report(t.Context(), a); err != nil {
 		t.Errorf("the call is lost: %v", err)
 	}
 	member := server.Member(vfs, device.VF)

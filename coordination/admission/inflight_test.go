@@ -187,8 +187,8 @@ func TestLostEndOfAnOlderPluginBesideOthers(t *testing.T) {
 	}
 }
 
-// An Allocate of an older plugin takes up to 2.6 s: two reports of 80 ms, the pairs of 400 ms and two handouts
-// of a second (Member.Allocated, Pair and Returned of the older version; its limit was 3 s).
+// An Allocate of an older plugin takes up to 2.6 s: two reports of 80 ms, the pairs of 400 ms and two
+// handouts of a second.
 func TestSlowAllocateOfAnOlderPlugin(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)

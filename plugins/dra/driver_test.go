@@ -238,7 +238,8 @@ func TestUnreadGPUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.start(config)
-	if names, wrong := n.register("").prepare(t.Context(), claim); !strings.Contains(wrong, "gone") || len(names) > 0 {
+	names, wrong := n.register("").prepare(t.Context(), claim)
+	if !strings.Contains(wrong, "gone") || len(names) > 0 {
 		t.Errorf("the kubelet is told %v, %q", names, wrong)
 	}
 	if len(n.specs()) > 0 {

@@ -225,7 +225,8 @@ type gpuPlugin struct {
 func (g *gpuPlugin) take(t *testing.T) {
 	t.Helper()
 	chosen := choose(t, g, g.name, g.free, nil, 1)
-	if _, _, err := g.Allocated(t.Context(), g.StartAllocate(t.Context(), chosen)); err != nil || len(chosen) != 1 {
+	_, _, err := g.Allocated(t.Context(), g.StartAllocate(t.Context(), chosen))
+	if err != nil || len(chosen) != 1 {
 		t.Fatalf("allocate a GPU: %v, %v", chosen, err)
 	}
 	g.last = chosen[0]

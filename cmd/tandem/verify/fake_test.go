@@ -17,18 +17,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
-
-// TestMain makes this program a perftest under the names of perftest's programs.
-func TestMain(m *testing.M) {
-	switch name := filepath.Base(os.Args[0]); name {
-	case bandwidthProgram, latencyProgram:
-		os.Exit(perftest(name, os.Args[1:]))
-	}
-	goleak.VerifyTestMain(m)
-}
 
 // fakes is the behaviour of the fake perftest, in the variable FAKES.
 type fakes struct {

@@ -80,9 +80,9 @@ func (m *composition) addClaims(kept, fresh []Claim) (written []Claim, err error
 // would start without the device if the spec had the others.
 func (m *composition) keepClaim(c Claim) (isComposed bool, err error) {
 	if gone := m.findGone(c); gone != "" {
-		return false, errors.Join(fmt.Errorf("%s has %s, which is gone: its containers that run continue, and none "+
-			"starts before the device is back; or delete the pods of the claim, so that another device is allocated",
-			c, gone), m.Host.Disk.Remove(m.specPath(c.UID)))
+		return false, errors.Join(fmt.Errorf("%s has %s, which is gone: its containers that run continue, and "+
+			"none starts before the device is back; or delete the pods of the claim, so that another device is "+
+			"allocated", c, gone), m.Host.Disk.Remove(m.specPath(c.UID)))
 	}
 	if err := m.addClaim(c); err != nil {
 		return false, m.reportUnrestored(c, err)
@@ -118,7 +118,8 @@ func (m *composition) findGone(c Claim) string {
 	return ""
 }
 
-// restoreClaim writes missing and outdated files of a prepared claim, unless keepClaim leaves or removes them.
+// restoreClaim writes missing and outdated files of a prepared claim, unless keepClaim leaves or removes
+// them.
 func (m *composition) restoreClaim(c Claim) error {
 	isComposed, err := m.keepClaim(c)
 	if err != nil || !isComposed {
