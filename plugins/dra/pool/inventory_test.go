@@ -182,8 +182,8 @@ func TestAVFInUseKeepsItsRDMADevice(t *testing.T) {
 	}
 }
 
-// A GPU is lacking if its function is gone, or its card was read without the GPU. A unit without a function is
-// of a driver that recorded none.
+// A GPU is lacking if its function is gone, or its card was read without the GPU. A unit without a function
+// is of a driver that recorded none.
 func TestLacksGPU(t *testing.T) {
 	t.Parallel()
 	sys, tree := recorded(t, "nv-a100pcie-cx6dx-vf-partial", 0)

@@ -96,7 +96,7 @@ func (s MachineSources) findUnread() map[topology.Address]bool {
 	return unread
 }
 
-// LacksGPU reports whether the machine has no GPU of a unit. It is false while the unit's card cannot be read.
+// LacksGPU reports whether the machine has no GPU of a unit: false while the card of the unit cannot be read.
 func (m Machine) LacksGPU(unit string) bool {
 	if slices.ContainsFunc(m.GPUs, func(g GPU) bool { return g.Unit().Name == unit }) {
 		return false

@@ -20,13 +20,14 @@ import (
 var totals = regexp.MustCompile(`same pods: (\d+) of (\d+) \(([\d.]+) %\) with Tandem, where (\d+) can be, ` +
 	`(\d+) of \d+ \(([\d.]+) %\) uncoordinated\.\nAll (\d+) placements are the best`)
 
-// TestDocumentedDemo: the demo prints what docs/performance.md shows and README quotes. A request has more than
-// 20 pods until the kubelet has called each resource first, and uncoordinated plugins choose at random: totals
-// may differ by a twentieth.
+// TestDocumentedDemo: the demo prints what docs/performance.md shows and README quotes. A request has more
+// than 20 pods until the kubelet has called each resource first, and uncoordinated plugins choose at
+// random: totals may differ by a twentieth.
 func TestDocumentedDemo(t *testing.T) {
 	var out bytes.Buffer
 	bin := programs.Build(t, "tandem-gpu", "tandem-rdma")
-	if err := run(t.Context(), []string{"--bin", bin, "--nvml", nvml.Library(t), "--width=200"}, &out); err != nil {
+	err := run(t.Context(), []string{"--bin", bin, "--nvml", nvml.Library(t), "--width=200"}, &out)
+	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	page, err := os.ReadFile("../../../../docs/performance.md")
@@ -67,7 +68,8 @@ func numbers(t *testing.T, text string) (all []float64) {
 	return all
 }
 
-// compareRows compares the documented rows of a machine with the printed ones: request and Tandem's distances.
+// compareRows compares the documented rows of a machine with the printed ones: request and Tandem's
+// distances.
 func compareRows(t *testing.T, page, printed string) {
 	t.Helper()
 	_, block, _ := strings.Cut(page, "```text\n")
