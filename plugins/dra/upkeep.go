@@ -59,7 +59,7 @@ func (w *viewer) scanMachine() (found scan, err error) {
 	unread := func(topology.Address) bool { return true } // as long as nobody reads GPUs
 	of := pool.MachineSources{Sys: w.config.Host.Sys, MayHide: unread}
 	if w.config.GPUs != nil {
-		of.GPUs, of.Links, of.MayHide, found.gpus = w.config.GPUs.AllRead()
+		of.GPUs, of.Links, of.MayHide, found.gpus = w.config.GPUs.All()
 	}
 	if w.config.VFs != nil {
 		of.Pools, found.vfs = w.config.VFs.All()

@@ -132,16 +132,10 @@ func (d Device) Announced() device.Device {
 }
 
 // All returns the last known devices by resource name, ascending by ID, the links between their cards, and a
-// channel that is closed when either changes. Callers must not modify the devices.
-func (g *GPUs) All() (map[string][]Device, []topology.Link, <-chan struct{}) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return maps.Clone(g.resources), slices.Clone(g.links), g.changed.Next()
-}
-
-// AllRead returns what All returns, and the cards that may have further devices: the last discovery could not
-// read them. The zero address stands for any card.
-func (g *GPUs) AllRead() (
+// channel that is closed when any of it changes. Callers must not modify the devices. mayHide reports whether
+// a card may have further devices, because the last discovery could not read the card; the zero address
+// stands for any card.
+func (g *GPUs) All() (
 	devices map[string][]Device, links []topology.Link, mayHide func(topology.Address) bool,
 	changed <-chan struct{},
 ) {

@@ -301,7 +301,7 @@ func TestAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, links, changed := gpus.All()
+	all, links, _, changed := gpus.All()
 	if len(all) != 2 || len(all["amd.com/gpu"]) != 2 || all["amd.com/gpu"][0].ID != "a" || len(links) != 1 {
 		t.Errorf("%v, links %v", all, links)
 	}
@@ -327,7 +327,7 @@ func TestUnreadCards(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, partial := range []bool{true, false} {
-		_, _, mayHide, changed := gpus.AllRead()
+		_, _, mayHide, changed := gpus.All()
 		if mayHide(read) || mayHide(silent) != partial || mayHide(topology.Address{}) != partial {
 			t.Errorf("partial %t: %t, %t, %t", partial, mayHide(read), mayHide(silent), mayHide(topology.Address{}))
 		}

@@ -153,7 +153,7 @@ func newNodeOf(
 	if err != nil {
 		t.Fatal(err)
 	}
-	resources, links, _ := gpus.All()
+	resources, links, _, _ := gpus.All()
 	all, _ := vfs.All()
 	n.state.Machine = pool.NewMachine(pool.MachineSources{
 		Sys: sys, Tree: tree, GPUs: resources, Links: links, Pools: all,

@@ -68,7 +68,7 @@ func (s *Simulation) machine() (pool.Machine, error) {
 	if err != nil {
 		return pool.Machine{}, err
 	}
-	found, links, _ := gpus.All()
+	found, links, _, _ := gpus.All()
 	pools, _ := vfs.All()
 	machine := pool.NewMachine(pool.MachineSources{
 		Sys: s.hardware, Tree: s.hardware.Present(), GPUs: found, Links: links, Pools: pools,
