@@ -72,22 +72,7 @@ func TestIsFoundAgain(t *testing.T) {
 			dir := kubelettest.Dir(t)
 			watcher := kubelettest.StartWatcher(t, dir)
 			start(t, dir, newFake("a"))
-			used := map[string]bool{}
-			for range 3 {
-				plugin := kubelettest.Await(t, watcher.Plugins)
-				if used[plugin.Socket] {
-					t.Fatalf("%s found twice", plugin.Socket)
-				}
-				used[plugin.Socket] = true
-				if got := ids(kubelettest.Await(t, plugin.Lists)); got != "a" {
-					t.Errorf("devices %q", got)
-				}
-				disturb(t, plugin)
-			}
-			kubelettest.Await(t, watcher.Plugins)
-			if left := ourSockets(t, kubelettest.Registry(dir)); len(left) != 1 {
-				t.Errorf("sockets %v, want the newest alone", left)
-			}
+			comesAgain(t, watcher.Plugins, kubelettest.Registry(dir), func(p *kubelettest.Plugin) { disturb(t, p) })
 		})
 	}
 }

@@ -58,6 +58,30 @@ func TestOffersNoPreference(t *testing.T) {
 	}
 }
 
+// comesAgain disturbs a plugin three times: each time the kubelet gets the devices over another socket, and the
+// newest socket alone is left.
+func comesAgain(
+	t *testing.T, plugins <-chan *kubelettest.Plugin, sockets string, disturb func(*kubelettest.Plugin),
+) {
+	t.Helper()
+	used := map[string]bool{}
+	for range 3 {
+		plugin := kubelettest.Await(t, plugins)
+		if used[plugin.Socket] {
+			t.Fatalf("%s comes twice", plugin.Socket)
+		}
+		used[plugin.Socket] = true
+		if got := ids(kubelettest.Await(t, plugin.Lists)); got != "a" {
+			t.Errorf("devices %q", got)
+		}
+		disturb(plugin)
+	}
+	kubelettest.Await(t, plugins)
+	if left := ourSockets(t, sockets); len(left) != 1 {
+		t.Errorf("sockets %v, want the newest alone", left)
+	}
+}
+
 func TestRegistersAgain(t *testing.T) {
 	t.Attr("parity", "all/reregister-on-stream-end")
 	t.Attr("parity", "sriov/kubelet-restart-legacy")
@@ -78,22 +102,8 @@ func TestRegistersAgain(t *testing.T) {
 			dir := kubelettest.Dir(t)
 			kubelet := kubelettest.Start(t, dir)
 			start(t, dir, newFake("a"))
-			used := map[string]bool{}
-			for range 3 {
-				plugin := kubelettest.Await(t, kubelet.Plugins)
-				if used[plugin.Socket] {
-					t.Fatalf("%s registered twice", plugin.Socket)
-				}
-				used[plugin.Socket] = true
-				if got := ids(kubelettest.Await(t, plugin.Lists)); got != "a" {
-					t.Errorf("devices %q", got)
-				}
-				disturb(t, kubelet, plugin)
-			}
-			kubelettest.Await(t, kubelet.Plugins)
-			if left := ourSockets(t, kubelettest.Plugins(dir)); len(left) != 1 {
-				t.Errorf("sockets %v, want the newest alone", left)
-			}
+			again := func(p *kubelettest.Plugin) { disturb(t, kubelet, p) }
+			comesAgain(t, kubelet.Plugins, kubelettest.Plugins(dir), again)
 		})
 	}
 }

@@ -55,8 +55,15 @@ func TestMessages(t *testing.T) {
 // productCode returns the code of the product, with the parts of texts on several lines put together.
 func productCode(t *testing.T) string {
 	t.Helper()
+	code := goCode(t, "cmd", "coordination", "plugins", "topology")
+	return regexp.MustCompile(`" \+\s+"`).ReplaceAllString(code, "")
+}
+
+// goCode returns the code below folders, without tests.
+func goCode(t *testing.T, folders ...string) string {
+	t.Helper()
 	var all strings.Builder
-	for _, folder := range []string{"cmd", "coordination", "plugins", "topology"} {
+	for _, folder := range folders {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -69,7 +76,7 @@ func productCode(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	return regexp.MustCompile(`" \+\s+"`).ReplaceAllString(all.String(), "")
+	return all.String()
 }
 
 // listed are names of the code that a document lists: the file, the part of the file, the names in the part.

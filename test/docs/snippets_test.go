@@ -100,20 +100,7 @@ var foreign = []string{
 // TestFlags: flags in backquotes without their program are those of one of ours.
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	var source strings.Builder
-	for _, folder := range []string{"cmd", "plugins/gpu/nvidia"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ os.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			content, err := os.ReadFile(path)
-			source.Write(content)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	source := goCode(t, "cmd", "plugins/gpu/nvidia")
 	flag := regexp.MustCompile(`(?:^| )--([a-z][\w-]*)`)
 	count := 0
 	for where, span := range allSpans(t) {
@@ -125,7 +112,7 @@ func TestFlags(t *testing.T) {
 			continue
 		}
 		count++
-		if !strings.Contains(source.String(), `"`+name[1]+`"`) {
+		if !strings.Contains(source, `"`+name[1]+`"`) {
 			t.Errorf("%s: no program of ours has the flag %s", where, span)
 		}
 	}
