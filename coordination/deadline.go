@@ -12,8 +12,8 @@ import (
 )
 
 // deadlineKey is the key of a call's deadline, in nanoseconds of Unix time. The timeout of gRPC begins when
-// the server reads the call: a server that was stopped would take a plugin that has given up for one that
-// waits, and would decide about a container of which the kubelet has been told otherwise.
+// the server reads the call. A server that was stopped would take a plugin that has given up for a waiting
+// plugin, and decide about a container after the kubelet has gone on.
 const deadlineKey = "tandem-deadline"
 
 // sendDeadline sends the deadline of a call, if the call has one.

@@ -80,8 +80,8 @@
 //   - listing: the last List; pods of the node; each List; List.
 //   - open: the container in admission, with a plan; one, the plan for planTTL; each call; the checkpoint,
 //     and the kubelet's pods.
-//   - admission.Allocates: open Allocates; of connected plugins, of others for a second; the plugin's calls,
-//     and each start and end over a stream; the newest. List is not read.
+//   - admission.Allocates: open Allocates; those of connected plugins, and of others for 3 s; the plugin's
+//     reports, and each start and end over a stream; the stream. List is not read meanwhile.
 //   - survey, for people: the holders; the holders; after surveyTTL, or a decision; the kubelet's records.
 //   - history, for people: decisions; 256; never; without influence on decisions.
 //   - coordinator.json: all of the above, 4,096 of found and 256 own Allocates; 16 MiB; each change; read

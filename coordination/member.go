@@ -12,7 +12,7 @@ import (
 )
 
 // Member is one resource of one plugin in the coordination. The methods survive without the coordinator:
-// Prefer then has no answer, and the others use only this plugin's data.
+// Prefer then has no answer, and the others use only this plugin's data. Allocated fails only to refuse.
 type Member struct {
 	announced *announcement
 	chooser   *chooser

@@ -16,9 +16,9 @@ import (
 // 137534). Within an admission none is open when the kubelet asks, but the kubelet's pod workers also
 // allocate, for containers without a checkpoint entry.
 //
-// Each plugin tells which of its calls are open, over a stream, with each start and end. A call that asks the
-// coordinator is open before that. Plugins have the numbers of their processes, 0 for older ones, which do
-// not tell; the numbers of a plugin's calls grow.
+// A plugin has the number of its process, and tells over a stream which of its calls are open, with each start
+// and end. A call of which the plugin asks the coordinator is open at once. The numbers of a plugin's calls
+// grow. An older plugin has the number 0 and does not tell.
 type Allocates struct {
 	now func() time.Time
 

@@ -18,7 +18,7 @@ import (
 // Script is a file of commands, each followed by what it prints. A line of the file starts with
 //
 //	#  a comment
-//	@  a step that prepares what later commands meet: its name, and text
+//	@  a step before later commands: its name, and text
 //	<  the name of a file, empty at first, that later commands name as {NAME}
 //	>  a line of this file
 //	$  a command; behind " | " a pattern of the lines of its output that are compared

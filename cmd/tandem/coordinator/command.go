@@ -181,11 +181,12 @@ func NewExplainCommand() *cobra.Command {
 		Use:   "explain [[NAMESPACE/]POD]",
 		Short: "Explain the device assignment of a pod's containers",
 		Long: `Query the plugins' decisions for a pod over their socket: the kubelet's calls in order, the data about the container and its
-source, the chosen and the planned devices, and the devices that were offered on each switch ("-" for none), with the pairs that the switch
-alone allowed. The verdict on each container comes first. For a container with a pair on different switches, and for a container
-that was rejected for this reason, the output also names the current holders of the VFs next to its GPUs, and a remedy. Without a
-pod, list all known decisions. Decisions for running containers survive a restart of the serving plugin; for ended containers the
-latest decisions are kept until the restart. Decisions for deleted pods of the same name are shown with --all.
+source, the chosen and the planned devices, and the devices that were offered on each switch ("-" for none), with the pairs
+that the switch alone allowed. The verdict on each container comes first. For a container with a pair on different switches,
+and for a container that was rejected for this reason, the output also names the current holders of the VFs next to its GPUs,
+and a remedy. Without a pod, list all known decisions. Decisions for running containers survive a restart of the serving
+plugin; for ended containers the latest decisions are kept until the restart. Decisions for deleted pods of the same name are
+shown with --all.
 
 For a pod with status TopologyAffinityError the kubelet has called no plugin. The command then compares the pod's requests with the
 devices that each NUMA node and each switch has free now, and names the pods that hold the other devices, and which of them did so
