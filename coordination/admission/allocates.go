@@ -16,9 +16,9 @@ import (
 // 137534). Within an admission none is open when the kubelet asks, but the kubelet's pod workers also
 // allocate, for containers without a checkpoint entry.
 //
-// A plugin has the number of its process, and tells over a stream which of its calls are open, with each start
-// and end. A call of which the plugin asks the coordinator is open at once. The numbers of a plugin's calls
-// grow. An older plugin has the number 0 and does not tell.
+// A plugin has the number of its process, and tells over a stream which of its calls are open, with each
+// start and end. A call of which the plugin asks the coordinator is open at once. The numbers of a plugin's
+// calls grow. An older plugin has the number 0 and does not tell.
 type Allocates struct {
 	now func() time.Time
 

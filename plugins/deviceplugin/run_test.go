@@ -58,8 +58,8 @@ func TestOffersNoPreference(t *testing.T) {
 	}
 }
 
-// comesAgain disturbs a plugin three times: each time the kubelet gets the devices over another socket, and the
-// newest socket alone is left.
+// comesAgain disturbs a plugin three times: each time the kubelet gets the devices over another socket, and
+// the newest socket alone is left.
 func comesAgain(
 	t *testing.T, plugins <-chan *kubelettest.Plugin, sockets string, disturb func(*kubelettest.Plugin),
 ) {
