@@ -222,12 +222,13 @@ func (s *storm) step() {
 	}
 }
 
-// admit admits a random pod.
-func (s *storm) admit() {
+// admit admits a random pod, and reports whether the kubelet has asked for the pod and written its checkpoint.
+func (s *storm) admit() (written bool) {
 	s.now = s.now.Add(FollowWindow * time.Duration(1+s.random.IntN(2000)))
 	s.blind = false
 	s.admitted++
-	_ = s.kubelet.Admit(s.kubelet.Random(), s)
+	before := s.questions
+	return s.kubelet.Admit(s.kubelet.Random(), s) == nil && s.questions > before
 }
 
 // rage lets faults happen for a number of steps.
@@ -240,18 +241,20 @@ func (s *storm) rage(steps int) {
 	s.raging, s.kubelet.Trouble = false, model.Trouble{}
 }
 
-// settle waits for the kubelet's start, and admits pods until the kubelet has asked twice: the coordinator
-// has then read all sources.
+// settle waits for the kubelet's start, and admits pods until the kubelet has asked twice and written its
+// checkpoint: the coordinator can then have read all sources, and the checkpoint has no pod that ended while the
+// kubelet was down. Until then nothing tells such a pod from one that the kubelet has not listed yet.
 func (s *storm) settle() {
 	for !s.kubelet.Ready() {
 		s.kubelet.Return()
 	}
 	s.now = s.now.Add(10 * time.Second)
-	for before := s.questions; s.questions < before+2 && s.admitted < s.most; {
+	written := false
+	for before := s.questions; (s.questions < before+2 || !written) && s.admitted < s.most; {
 		if pods := s.kubelet.Pods(); s.random.IntN(2) == 0 && len(pods) > 0 {
 			s.kubelet.End(pods[s.random.IntN(len(pods))])
 		}
-		s.admit()
+		written = s.admit() || written
 	}
 	s.kubelet.History.Note(history.Event{Kind: history.Calm})
 }

@@ -231,21 +231,25 @@ func (e *ended) isGone(h *Holder) bool {
 	})
 }
 
-// wasFreed reports whether the kubelet has freed the devices of a recorded container at an earlier List, and
-// has not written its checkpoint since.
+// wasFreed reports whether the kubelet has freed the devices of a recorded container, by an earlier List or
+// offer, and has not written its checkpoint since.
 func (e *ended) wasFreed(h *Holder) bool {
 	now := e.moment()
 	return now != (moment{}) && e.known[h.UID].Freed == now && !e.alive[podKey(h)]
 }
 
-// learnFreed stores the pods whose devices the kubelet has freed at the List of this search.
+// learnFreed stores the pods whose devices the kubelet has freed: at the List of this search, or as its offer
+// shows.
 func (e *ended) learnFreed(containers []*Holder) {
 	now := e.moment()
-	if e.single != nil || e.Life != now.Life {
-		return
+	listed, offered := e.single == nil && e.Life == now.Life, map[string]bool{}
+	for _, h := range containers {
+		free := func(d kubelet.Device) bool { return e.isFree(h, d) }
+		offered[podKey(h)] = offered[podKey(h)] || h.Devices.Has(free)
 	}
 	for _, h := range containers {
-		if known := e.learned[h.UID]; e.gone[podKey(h)] && !e.alive[podKey(h)] {
+		pod := podKey(h)
+		if known := e.learned[h.UID]; e.gone[pod] && !e.alive[pod] && (listed || offered[pod]) {
 			known.Freed = now
 			e.learned[h.UID] = known
 		}

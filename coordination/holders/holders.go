@@ -28,8 +28,8 @@
 //   - the kubelet offers a device of the pod: the kubelet frees all devices of a pod at once;
 //   - another pod has a device of the pod;
 //   - List or the list of pods lacks the pod, and the same kubelet has listed the pod before (Known);
-//   - a List has proved the end, and the same kubelet has written no checkpoint since: at a List the kubelet
-//     frees the devices of ended pods, and also a static pod that comes back gets others.
+//   - a List or an offer has proved the end, and the same kubelet has written no checkpoint since: the kubelet
+//     has freed the devices of the pod, and also a static pod that comes back gets others.
 package holders
 
 import (
@@ -71,7 +71,7 @@ type Known struct {
 	Admitted   bool     // the pod is newer than the last List, or that List did not show its name
 	Life       string   // of the kubelet of that List
 	Told       bool     // a request source has listed the pod
-	Freed      moment   `json:",omitzero"` // when a List has proved the end of the pod; zero for never
+	Freed      moment   `json:",omitzero"` // when a List or an offer has proved the end of the pod; zero for never
 }
 
 // Pods are the living pods by UID, by the kubelet's own list.

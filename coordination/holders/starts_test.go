@@ -116,10 +116,10 @@ func TestLostContainerOfAllocates(t *testing.T) {
 	})
 }
 
-// A pod that List has proved to have ended is gone without a List too: until the kubelet writes its
+// A pod that List or an offer has proved to have ended is gone without them too: until the kubelet writes its
 // checkpoint, another kubelet starts, or List shows the pod. A request source proves less: a static pod can
 // come back, and has its devices again if the kubelet has not freed them.
-func TestFreedAtList(t *testing.T) {
+func TestFreedPods(t *testing.T) {
 	t.Parallel()
 	const (
 		listBoth    = first + "; list a/c g1, b/c g2"
@@ -132,6 +132,7 @@ func TestFreedAtList(t *testing.T) {
 		"by List and a source": {listed, {listSecond + secondAlone, left}, {first, left}, {first, left}},
 		"by a source":          {listed, {first + secondAlone, left}, {first, both}},
 		"by a source first":    {listed, {listBoth + secondAlone, "? a/c g1 open, u2 b/c g2"}, {first, both}},
+		"by an offer":          {listed, {second + "; asks g: g1", left}, {second, left}, {second + "; list a/c g1", both}},
 		"by Get":               {listed, {listSecond + "; single a", left}, {first, both}},
 		"until List shows it":  {listed, freed, {first, left}, listed},
 		"a checkpoint":         {listed, freed, {first, left}, {"life first; rewritten u1/c g1, u2/c g2", both}},
