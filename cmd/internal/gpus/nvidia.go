@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -103,16 +102,13 @@ func (f *NVIDIA) offerOnce(ctx context.Context, n node, config nvidia.Config, se
 	return serve(ctx, n.Flags, found, n.log)
 }
 
-// findGPUs makes the configuration pass GPUs through CDI.
+// findGPUs finds the GPUs for claims.
 func (f *NVIDIA) findGPUs(n node) (found *gpu.GPUs, leave func(), err error) {
 	config, err := f.Stock.Load(os.LookupEnv)
 	if err != nil {
 		return nil, nil, err
 	}
-	isAnnotation := func(strategy string) bool { return strategy == nvidia.ListCDIAnnotations }
-	if some, _ := config.CDI(); !some || slices.ContainsFunc(config.DeviceList, isAnnotation) {
-		config.DeviceList = []string{nvidia.ListCDICRI}
-	}
+	config = config.ForClaims()
 	n.log.Info("loaded configuration of NVIDIA GPUs", "config", config)
 	backend, err := nvidia.Open(config, f.newMachine(n), n.log)
 	if err != nil {

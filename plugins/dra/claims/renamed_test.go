@@ -50,11 +50,14 @@ func TestFilesOfRenamedDevice(t *testing.T) {
 	}
 }
 
-// namedGPUs are GPUs that container runtimes know by name.
+// namedGPUs are GPUs that container runtimes know by name, with the environment of NVIDIA's backend for claims.
 type namedGPUs struct{ nvidiaGPUs }
 
 func (namedGPUs) Edits(devices []gpu.Device) container.Edits {
-	return container.Edits{Named: container.Named{Devices: []string{"nvidia.com/gpu=" + devices[0].ID}}}
+	return container.Edits{
+		Env:   map[string]string{"NVIDIA_VISIBLE_DEVICES": "void"},
+		Named: container.Named{Devices: []string{"nvidia.com/gpu=" + devices[0].ID}},
+	}
 }
 
 // After a boot the kubelet asks again for a prepared claim: the container runtime gets the name that the GPU
@@ -68,7 +71,7 @@ func TestNameOfRenamedDevice(t *testing.T) {
 	of := slices.IndexFunc(n.state.Machine.GPUs, func(g pool.GPU) bool { return g.ID == given })
 	n.exchangeIDs(of, (of+1)%len(n.state.Machine.GPUs))
 	now := "nvidia.com/gpu=" + n.state.Machine.GPUs[of].ID
-	if after := n.ready(claim)[0].CDIDeviceIDs; now == before[0] || !slices.Equal(after, []string{now}) {
+	if after := n.ready(claim)[0].CDIDeviceIDs; now == before[1] || !slices.Equal(after, []string{before[0], now}) {
 		t.Errorf("the container runtime gets %v for %s, and got %v", after, now, before)
 	}
 }
@@ -189,7 +192,8 @@ func (n *node) isRefused(answer kubeletplugin.PrepareResult, reason string) {
 }
 
 // The name of a gone GPU, which container runtimes know as another GPU's, is told to nobody: neither with the
-// claim alone, nor with another claim of the call. The GPU's return prepares the claim as before.
+// claim alone, nor with another claim of the call, nor does a container start again by the names that it has. The
+// GPU's return prepares the claim as before.
 func TestNameOfGoneDevice(t *testing.T) {
 	sys, tree := machines.Read(t, "nv-h100-oci", 1)
 	n := newNodeOf(t, disk.New(1), sys, tree, namedGPUs{nvidiaGPUs{tree}}, plainVFs, true)
@@ -197,6 +201,10 @@ func TestNameOfGoneDevice(t *testing.T) {
 	first := n.ready(claim)
 	whole := n.state
 	lost := n.loseGPU(claim)
+	err := n.Restore(t.Context(), n.state)
+	if specs, _ := n.listSpecs(); err == nil || len(specs) > 0 || len(first[0].CDIDeviceIDs) < 2 {
+		t.Errorf("%v; a container starts again with %v and specs %v", err, first[0].CDIDeviceIDs, specs)
+	}
 	reason := fmt.Sprintf("claim team/train has device %s with GPU %s, which is gone: its containers that run "+
 		"continue, and none starts before the device is back; or delete the pods of the claim",
 		claim.Status.Allocation.Devices.Results[0].Device, lost)

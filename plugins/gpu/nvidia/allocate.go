@@ -54,13 +54,16 @@ func (b *Backend) Edits(devices []gpu.Device) (edits container.Edits) {
 	has := func(strategy string) bool { return slices.Contains(b.config.DeviceList, strategy) }
 	some, all := b.config.CDI()
 	if some {
-		edits.Named = container.Named{Field: has(ListCDICRI), Devices: b.namedDevices(ids)}
+		edits.Named = container.Named{Field: has(listCDICRI), Devices: b.namedDevices(ids)}
 	}
-	if has(ListCDIAnnotations) {
+	if has(listCDIAnnotations) {
 		edits.Named.Annotation = b.config.AnnotationPrefix + cdiWriter + uuid.NewString()
 	}
 	for _, mode := range b.config.enabledModes() {
 		edits.Set("NVIDIA_"+strings.ToUpper(mode), "enabled")
+	}
+	if all && b.config.forClaims {
+		edits.Set(visibleDevices, "void")
 	}
 	if all {
 		return edits

@@ -116,7 +116,7 @@ func TestGolden(t *testing.T) {
 func TestEveryStrategy(t *testing.T) {
 	t.Attr("parity", "nvidia/allocate-envvar")
 	lists := []string{
-		listEnvVar, listVolumeMounts, ListCDIAnnotations, ListCDICRI,
+		listEnvVar, listVolumeMounts, listCDIAnnotations, listCDICRI,
 	}
 	for _, mig := range []string{migNone, migSingle, migMixed} {
 		layout := sevenths
@@ -151,6 +151,24 @@ func TestEveryStrategy(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// A claim has an environment of its own, and the container runtime adds no GPU to the named ones.
+func TestConfigForClaims(t *testing.T) {
+	for _, c := range [][2][]string{
+		{nil, {listCDICRI}}, {{listEnvVar}, {listCDICRI}}, {{listCDIAnnotations, listCDICRI}, {listCDICRI}},
+		{{listCDICRI}, {listCDICRI}}, {{listCDICRI, listEnvVar}, {listCDICRI, listEnvVar}},
+	} {
+		config := Config{DeviceList: c[0], DeviceID: iduuid}.ForClaims()
+		edits := (&Backend{config: config}).Edits([]gpu.Device{{ID: goldenUUID}})
+		want := "void"
+		if slices.Contains(c[1], listEnvVar) {
+			want = goldenUUID
+		}
+		if !slices.Equal(config.DeviceList, c[1]) || edits.Env[visibleDevices] != want || len(edits.Named.Devices) != 1 {
+			t.Errorf("%v: strategies %v, environment %v, names %v", c[0], config.DeviceList, edits.Env, edits.Named)
 		}
 	}
 }
@@ -219,11 +237,11 @@ func (n *node) expected(devices []gpu.Device, lists []string, id string) *v1beta
 					ContainerPath: "/var/run/nvidia-container-devices/" + id, HostPath: "/dev/null",
 				})
 			}
-		case ListCDIAnnotations:
+		case listCDIAnnotations:
 			want.Annotations = map[string]string{
 				"cdi.k8s.io/nvidia-device-plugin_" + anyUUID: strings.Join(names, ","),
 			}
-		case ListCDICRI:
+		case listCDICRI:
 			for _, name := range names {
 				want.CdiDevices = append(want.CdiDevices, &v1beta1.CDIDevice{Name: name})
 			}
@@ -302,7 +320,7 @@ func TestIMEXChannels(t *testing.T) {
 	}
 	backend := &Backend{
 		config: Config{
-			DeviceList: []string{listVolumeMounts, ListCDICRI}, PassDeviceSpecs: true,
+			DeviceList: []string{listVolumeMounts, listCDICRI}, PassDeviceSpecs: true,
 		},
 		machine:  Machine{DevRoot: root},
 		channels: found,

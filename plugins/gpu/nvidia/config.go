@@ -28,8 +28,8 @@ const (
 
 	listEnvVar         = "envvar"
 	listVolumeMounts   = "volume-mounts"
-	ListCDIAnnotations = "cdi-annotations"
-	ListCDICRI         = "cdi-cri"
+	listCDIAnnotations = "cdi-annotations"
+	listCDICRI         = "cdi-cri"
 
 	iduuid  = "uuid"
 	idIndex = "index"
@@ -66,7 +66,8 @@ type Config struct {
 	XidRecovery         bool     // a GPU can be healthy again after an Xid
 	Warnings            []string // accepted settings without effect, or with a surprising one
 
-	said map[string]origin // by the name of its flag
+	said      map[string]origin // by the name of its flag
+	forClaims bool
 }
 
 // origin is a setting's value and source: a flag, a variable, a key of a file, or "" for a default.
@@ -106,6 +107,17 @@ func (c *Config) CDI() (some, all bool) {
 	return some, all
 }
 
+// ForClaims returns the configuration for claims, which pass GPUs through CDI alone, without annotations. The
+// environment of each container then has the variable of NVIDIA's CDI specs, NVIDIA_VISIBLE_DEVICES=void, so that
+// a claim always has a CDI device of its own: without the device no container starts with a GPU that is gone.
+func (c Config) ForClaims() Config {
+	if some, _ := c.CDI(); !some || slices.Contains(c.DeviceList, listCDIAnnotations) {
+		c.DeviceList = []string{listCDICRI}
+	}
+	c.forClaims = true
+	return c
+}
+
 // enabledModes returns the enabled software beside the driver, as the modes of NVIDIA's CDI library.
 func (c *Config) enabledModes() (modes []string) {
 	for mode, enabled := range map[string]bool{"gdrcopy": c.GDRCopy, "gds": c.GDS, "mofed": c.MOFED} {
@@ -123,7 +135,7 @@ func (c *Config) checkValues() error {
 		c.HostDevRoot = c.DriverRoot
 	}
 	for _, s := range c.DeviceList {
-		known := []string{listEnvVar, listVolumeMounts, ListCDIAnnotations, ListCDICRI}
+		known := []string{listEnvVar, listVolumeMounts, listCDIAnnotations, listCDICRI}
 		if err := c.oneOf("device-list-strategy", s, known...); err != nil {
 			return err
 		}
@@ -171,7 +183,7 @@ func (c *Config) addWarnings() {
 		c.Warnings = append(c.Warnings, c.Source("mig-strategy")+" is "+migMixed+" and "+
 			c.Source("device-list-strategy")+" has "+listEnvVar+": a container with MIG devices of two "+
 			"resources is told those of one, because the kubelet keeps one value of NVIDIA_VISIBLE_DEVICES: "+
-			"use "+listVolumeMounts+" or "+ListCDICRI)
+			"use "+listVolumeMounts+" or "+listCDICRI)
 	}
 	c.Warnings = append(c.Warnings, c.Xids.malformed...)
 }
