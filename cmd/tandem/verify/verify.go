@@ -189,10 +189,19 @@ func (r *Verification) comparePairs(tree *topology.Tree, file string, told pairs
 			}
 		}
 	}
-	r.PairsFile = "agrees"
-	if len(r.Failures) > failures {
+	switch {
+	case len(r.Failures) > failures:
 		r.PairsFile = "differs"
+	case slices.ContainsFunc(r.VFs, func(vf VF) bool { return !names(told, vf.Address) }):
+		r.PairsFile = "partial"
+	default:
+		r.PairsFile = "agrees"
 	}
+}
+
+// names reports whether a pairs file names a VF.
+func names(told pairs.File, vf topology.Address) bool {
+	return slices.ContainsFunc(told.Pairs, func(p pairs.Pair) bool { return p.VF.Address == vf })
 }
 
 // trustPairs returns the tree with the NICs of a pairs file below the DMA functions of their GPUs, as far as
@@ -225,7 +234,7 @@ type Verification struct {
 	VFs       []VF           `json:"vfs"`
 	Pairs     []machine.Pair `json:"pairs"`
 	InOrder   bool           `json:"inOrder"`   // as many VFs as GPUs, and the i-th VF pairs with the i-th GPU
-	PairsFile string         `json:"pairsFile"` // "agrees", "differs" or "absent"
+	PairsFile string         `json:"pairsFile"` // "agrees", "differs", "absent", or "partial" for pools without pairs
 	Failures  []string       `json:"failures"`
 	// pairs whose distance is that of the pairs file: only root reads the vpd files that assign NICs to DMA
 	// functions
@@ -284,8 +293,11 @@ func (r *Verification) Table() *cli.Text {
 		order = "not " + order
 	}
 	file := "pairs.json " + r.PairsFile
-	if r.PairsFile == "absent" {
-		file = "no pairs.json" // no problem: the file is optional
+	switch r.PairsFile { // no problems: the file is optional in each pool
+	case "absent":
+		file = "no pairs.json"
+	case "partial":
+		file = "pairs.json agrees, without all VFs"
 	}
 	out.Line(verdict, fmt.Sprintf(": %s, %s, pairs %s, %s", cli.Count(len(r.GPUs), "GPU"),
 		cli.Count(len(r.VFs), "VF"), order, file))
