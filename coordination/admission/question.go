@@ -34,7 +34,8 @@ func (c *Coordinator) Prefer(
 	defer c.turn.Release(1)
 	for {
 		before := c.current()
-		o := c.reader.readQuestion(ctx, before, asked, q)
+		mayList := c.MayList && len(q.GetMustInclude()) == 0 && !c.isJoining(before)
+		o := c.reader.readQuestion(ctx, before, asked, q, mayList)
 		err = c.decide(func(tx *transaction) (err error) {
 			switch {
 			case ctx.Err() != nil:

@@ -36,9 +36,10 @@ type reader struct {
 }
 
 // readQuestion reads the input of a decision about a question: the request sources beside the kubelet's
-// records. PodResources is read only if safe: not while devices of this container may be in flight.
+// records. PodResources is read only if safe: mayList is false while devices of this container may be in
+// flight, and readList waits for the end of open Allocates.
 func (r *reader) readQuestion(
-	ctx context.Context, before *state, asked time.Time, q *api.PreferRequest,
+	ctx context.Context, before *state, asked time.Time, q *api.PreferRequest, mayList bool,
 ) (o observation) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -51,7 +52,6 @@ func (r *reader) readQuestion(
 		})
 	})
 	o.checkpoint = kubelet.Read(r.Kubelet.Checkpoint())
-	mayList := len(q.GetMustInclude()) == 0 && r.MayList
 	if mayList {
 		o.view = kubelet.Read(r.readList(ctx))
 	}

@@ -199,9 +199,8 @@ func (c *committedState) awaitUnlocked(ctx context.Context) error {
 func (c *committedState) checkAnnounced(q *api.PreferRequest) (announced <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	set := c.current().resources
-	isJoining := c.now().Sub(c.began) < joinTime && set.Restored()
-	if err = checkAnnounced(set, q); err == nil && !isJoining {
+	s := c.current()
+	if err = checkAnnounced(s.resources, q); err == nil && !c.isJoining(s) {
 		return nil, nil
 	}
 	return c.announced.Next(), err
@@ -210,6 +209,12 @@ func (c *committedState) checkAnnounced(q *api.PreferRequest) (announced <-chan 
 // joinTime is the time after a takeover in which questions wait for the plugins of the earlier server. A
 // plugin that does not come in time delays no question later.
 const joinTime = time.Second
+
+// isJoining reports whether a plugin of the earlier server may still announce its resources. Until then
+// nothing is known of its open Allocates.
+func (c *committedState) isJoining(s *state) bool {
+	return c.now().Sub(c.began) < joinTime && s.resources.Restored()
+}
 
 // transaction is a decision in progress: a copy of the state, and a report. Both take effect at the commit.
 type transaction struct {

@@ -222,7 +222,7 @@ func (s *storm) step() {
 	}
 }
 
-// admit admits a random pod, and reports whether the kubelet has asked for the pod and written its checkpoint.
+// admit admits a random pod, and reports whether the kubelet has asked for it and written its checkpoint.
 func (s *storm) admit() (written bool) {
 	s.now = s.now.Add(FollowWindow * time.Duration(1+s.random.IntN(2000)))
 	s.blind = false
@@ -242,7 +242,7 @@ func (s *storm) rage(steps int) {
 }
 
 // settle waits for the kubelet's start, and admits pods until the kubelet has asked twice and written its
-// checkpoint: the coordinator can then have read all sources, and the checkpoint has no pod that ended while the
+// checkpoint: the coordinator has then read all sources, and the checkpoint has no pod that ended while the
 // kubelet was down. Until then nothing tells such a pod from one that the kubelet has not listed yet.
 func (s *storm) settle() {
 	for !s.kubelet.Ready() {

@@ -64,13 +64,14 @@ func TestPairsFileOutsideTheFolder(t *testing.T) {
 }
 
 // After a takeover the kubelet can ask for one half before the plugin of the other half has announced its
-// devices: the question waits, for a short time only.
+// devices: the question waits, for a short time only, and reads no List before the plugin has told which of
+// its Allocates are open.
 func TestQuestionRightAfterATakeover(t *testing.T) {
 	for name, joins := range map[string]bool{"the other plugin joins": true, "the other plugin is gone": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-				next := a.successor(time.Now)
+				next, looks := a.successor(time.Now), a.countLooks()
 				announce := func(resource string, kind device.Kind) {
 					if err := next.Announce(resource, kind, device.Announcement{Devices: a.all[resource]}); err != nil {
 						t.Error(err)
@@ -93,14 +94,16 @@ func TestQuestionRightAfterATakeover(t *testing.T) {
 					t.Errorf("answered after %s with the pairs %v: %s", waited, pairs, why)
 				case !joins && (waited == 0 || waited > 100*time.Millisecond):
 					t.Errorf("answered after %s", waited)
+				case joins != (*looks > 0):
+					t.Errorf("%d Lists", *looks)
 				}
 				if !joins {
 					<-time.After(joinTime)
 					began := time.Now()
 					if _, _, err := next.Prefer(t.Context(), &api.PreferRequest{
 						Resource: vfs, Available: ids(a.all[vfs]), Size: 2,
-					}); err != nil || time.Since(began) > 0 {
-						t.Errorf("a question later is answered after %s: %v", time.Since(began), err)
+					}); err != nil || time.Since(began) > 0 || *looks == 0 {
+						t.Errorf("a question later is answered after %s, %d Lists: %v", time.Since(began), *looks, err)
 					}
 				}
 			})

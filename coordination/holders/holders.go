@@ -28,8 +28,8 @@
 //   - the kubelet offers a device of the pod: the kubelet frees all devices of a pod at once;
 //   - another pod has a device of the pod;
 //   - List or the list of pods lacks the pod, and the same kubelet has listed the pod before (Known);
-//   - a List or an offer has proved the end, and the same kubelet has written no checkpoint since: the kubelet
-//     has freed the devices of the pod, and also a static pod that comes back gets others.
+//   - a List or an offer has proved the end, and the same kubelet has written no checkpoint since: the
+//     kubelet has freed the devices of the pod, and also a static pod that comes back gets others.
 package holders
 
 import (

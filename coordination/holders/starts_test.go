@@ -132,12 +132,14 @@ func TestFreedPods(t *testing.T) {
 		"by List and a source": {listed, {listSecond + secondAlone, left}, {first, left}, {first, left}},
 		"by a source":          {listed, {first + secondAlone, left}, {first, both}},
 		"by a source first":    {listed, {listBoth + secondAlone, "? a/c g1 open, u2 b/c g2"}, {first, both}},
-		"by an offer":          {listed, {second + "; asks g: g1", left}, {second, left}, {second + "; list a/c g1", both}},
-		"by Get":               {listed, {listSecond + "; single a", left}, {first, both}},
-		"until List shows it":  {listed, freed, {first, left}, listed},
-		"a checkpoint":         {listed, freed, {first, left}, {"life first; rewritten u1/c g1, u2/c g2", both}},
-		"another kubelet":      {listed, freed, {first, left}, {second, both}},
-		"an unknown kubelet":   {listed, freed, {first, left}, {"recorded u1/c g1, u2/c g2", both}},
+		"by an offer": {
+			listed, {second + "; asks g: g1", left}, {second, left}, {second + "; list a/c g1", both},
+		},
+		"by Get":              {listed, {listSecond + "; single a", left}, {first, both}},
+		"until List shows it": {listed, freed, {first, left}, listed},
+		"a checkpoint":        {listed, freed, {first, left}, {"life first; rewritten u1/c g1, u2/c g2", both}},
+		"another kubelet":     {listed, freed, {first, left}, {second, both}},
+		"an unknown kubelet":  {listed, freed, {first, left}, {"recorded u1/c g1, u2/c g2", both}},
 
 		// A pod that the checkpoint has for the first time while List fails has come since the last List.
 		"a pod of the checkpoint, admitted while List fails": {

@@ -50,7 +50,7 @@ func TestFilesOfRenamedDevice(t *testing.T) {
 	}
 }
 
-// namedGPUs are GPUs that container runtimes know by name, with the environment of NVIDIA's backend for claims.
+// namedGPUs are GPUs that container runtimes know by name, with the environment of NVIDIA's GPUs in claims.
 type namedGPUs struct{ nvidiaGPUs }
 
 func (namedGPUs) Edits(devices []gpu.Device) container.Edits {
@@ -71,7 +71,8 @@ func TestNameOfRenamedDevice(t *testing.T) {
 	of := slices.IndexFunc(n.state.Machine.GPUs, func(g pool.GPU) bool { return g.ID == given })
 	n.exchangeIDs(of, (of+1)%len(n.state.Machine.GPUs))
 	now := "nvidia.com/gpu=" + n.state.Machine.GPUs[of].ID
-	if after := n.ready(claim)[0].CDIDeviceIDs; now == before[1] || !slices.Equal(after, []string{before[0], now}) {
+	after := n.ready(claim)[0].CDIDeviceIDs
+	if now == before[1] || !slices.Equal(after, []string{before[0], now}) {
 		t.Errorf("the container runtime gets %v for %s, and got %v", after, now, before)
 	}
 }
@@ -192,8 +193,8 @@ func (n *node) isRefused(answer kubeletplugin.PrepareResult, reason string) {
 }
 
 // The name of a gone GPU, which container runtimes know as another GPU's, is told to nobody: neither with the
-// claim alone, nor with another claim of the call, nor does a container start again by the names that it has. The
-// GPU's return prepares the claim as before.
+// claim alone, nor with another claim of the call, and no container starts again by the names that it has.
+// The GPU's return prepares the claim as before.
 func TestNameOfGoneDevice(t *testing.T) {
 	sys, tree := machines.Read(t, "nv-h100-oci", 1)
 	n := newNodeOf(t, disk.New(1), sys, tree, namedGPUs{nvidiaGPUs{tree}}, plainVFs, true)

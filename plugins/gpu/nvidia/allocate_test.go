@@ -167,7 +167,8 @@ func TestConfigForClaims(t *testing.T) {
 		if slices.Contains(c[1], listEnvVar) {
 			want = goldenUUID
 		}
-		if !slices.Equal(config.DeviceList, c[1]) || edits.Env[visibleDevices] != want || len(edits.Named.Devices) != 1 {
+		if !slices.Equal(config.DeviceList, c[1]) || edits.Env[visibleDevices] != want ||
+			len(edits.Named.Devices) != 1 {
 			t.Errorf("%v: strategies %v, environment %v, names %v", c[0], config.DeviceList, edits.Env, edits.Named)
 		}
 	}

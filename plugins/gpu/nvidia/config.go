@@ -107,9 +107,9 @@ func (c *Config) CDI() (some, all bool) {
 	return some, all
 }
 
-// ForClaims returns the configuration for claims, which pass GPUs through CDI alone, without annotations. The
-// environment of each container then has the variable of NVIDIA's CDI specs, NVIDIA_VISIBLE_DEVICES=void, so that
-// a claim always has a CDI device of its own: without the device no container starts with a GPU that is gone.
+// ForClaims returns the configuration for claims, which pass GPUs through CDI, without annotations. By CDI
+// alone each container also gets the variable of NVIDIA's CDI specs, NVIDIA_VISIBLE_DEVICES=void, so that a
+// claim always has a CDI device of its own: without the device no container starts with a GPU that is gone.
 func (c Config) ForClaims() Config {
 	if some, _ := c.CDI(); !some || slices.Contains(c.DeviceList, listCDIAnnotations) {
 		c.DeviceList = []string{listCDICRI}
