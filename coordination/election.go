@@ -34,7 +34,7 @@ func (e *election) run(ctx context.Context) {
 	var burst time.Time
 	var unusable system.Complaint
 	for ctx.Err() == nil {
-		e.turn()
+		e.recordRound()
 		err := system.Survive(e.config.Log, func() error { return e.serveIfElected(ctx) })
 		failure := err
 		if errors.Is(err, errLocked) {
@@ -87,7 +87,7 @@ func (e *election) serveIfElected(ctx context.Context) error {
 		return errors.Join(err, listener.Close(), e.config.Socket.Remove())
 	}
 	e.config.Log.Info("serving coordination", "socket", SocketPath(e.config.RunDir))
-	return t.serve(ctx, listener, e.serving.Store, e.turn)
+	return t.serve(ctx, listener, e.serving.Store, e.recordRound)
 }
 
 // openPodResources returns the kubelet's PodResources API, and a function that closes the connection.
@@ -105,8 +105,8 @@ func openPodResources(c *Config) (pods PodResources, disconnect func(), err erro
 // stuck is the maximum time between two rounds of the election, which runs every electionPause.
 const stuck = 6 * electionPause
 
-// turn records a round of the election.
-func (e *election) turn() {
+// recordRound records a round of the election.
+func (e *election) recordRound() {
 	now := time.Now()
 	e.beat.Store(&now)
 }
