@@ -21,8 +21,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// openAllocates are the open Allocate calls of this process.
-type openAllocates struct {
+// ownAllocates are the open Allocate calls of this process.
+type ownAllocates struct {
 	plugin uint64 // random number of this process
 
 	mu      sync.Mutex
@@ -31,13 +31,13 @@ type openAllocates struct {
 	changed system.Signal
 }
 
-// newOpenAllocates returns an empty set.
-func newOpenAllocates() *openAllocates {
-	return &openAllocates{plugin: rand.Uint64() | 1, open: map[uint64]bool{}}
+// newOwnAllocates returns an empty set.
+func newOwnAllocates() *ownAllocates {
+	return &ownAllocates{plugin: rand.Uint64() | 1, open: map[uint64]bool{}}
 }
 
 // startCall adds a call.
-func (o *openAllocates) startCall() *api.Call {
+func (o *ownAllocates) startCall() *api.Call {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.count++
@@ -47,7 +47,7 @@ func (o *openAllocates) startCall() *api.Call {
 }
 
 // endCall removes a call.
-func (o *openAllocates) endCall(c *api.Call) {
+func (o *ownAllocates) endCall(c *api.Call) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.count++
@@ -56,7 +56,7 @@ func (o *openAllocates) endCall(c *api.Call) {
 }
 
 // encode returns the open calls, and a channel that is closed after the next change.
-func (o *openAllocates) encode() (m *api.OpenAllocatesRequest, changed <-chan struct{}) {
+func (o *ownAllocates) encode() (m *api.OpenAllocatesRequest, changed <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	open := slices.Sorted(maps.Keys(o.open))

@@ -53,7 +53,7 @@
 //   - announcement.latest: the plugin's devices; device.MaxDevices; each Publish; the plugin.
 //   - machine: sysfs; the machine; announcements; sysfs, if readable.
 //   - handouts.current, handout file: the last Allocate; one of a kind; each Allocate; ignored after 10 s.
-//   - openAllocates: open Allocates of this process; those in progress; their starts and ends; the plugin.
+//   - ownAllocates: open Allocates of this process; those in progress; their starts and ends; the plugin.
 //   - membership.foreign, joined: the stream; one; each attempt to join; the server.
 //   - intent's failure and pause of a source: the last answer; a minute; the next answer; the source.
 //   - intent's pods: what is kept of the last list's pods, by their content; 131,072 containers and requests;

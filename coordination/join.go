@@ -22,7 +22,7 @@ type membership struct {
 	own       *atomic.Pointer[nodeServer] // the server while this process serves, which is asked directly
 	client    api.CoordinationClient
 	announced *announcements
-	allocates *openAllocates
+	allocates *ownAllocates
 	log       *slog.Logger
 
 	lost system.Trigger // signals that the connection to the server broke
@@ -35,7 +35,7 @@ type membership struct {
 func newMembership(client api.CoordinationClient, log *slog.Logger) *membership {
 	return &membership{
 		own: &atomic.Pointer[nodeServer]{}, client: client, announced: &announcements{},
-		allocates: newOpenAllocates(), log: log, lost: system.NewTrigger(),
+		allocates: newOwnAllocates(), log: log, lost: system.NewTrigger(),
 	}
 }
 

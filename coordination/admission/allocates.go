@@ -23,12 +23,12 @@ type Allocates struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	plugins map[uint64]*openCalls
+	plugins map[uint64]*pluginCalls
 	ended   system.Signal
 }
 
-// openCalls are the open calls of a plugin.
-type openCalls struct {
+// pluginCalls are the open calls of a plugin.
+type pluginCalls struct {
 	open    map[uint64]time.Time // the last word of each
 	told    uint64               // the plugin has told which of the calls up to this number are open
 	streams int                  // over which the plugin tells
@@ -36,7 +36,7 @@ type openCalls struct {
 }
 
 // isOpen reports whether a call counts as open that has not ended: without a stream for maxUntold.
-func (p *openCalls) isOpen(started, now time.Time) bool {
+func (p *pluginCalls) isOpen(started, now time.Time) bool {
 	return p.streams > 0 || now.Sub(started) <= maxUntold || now.Sub(p.left) <= maxUntold
 }
 
@@ -50,7 +50,7 @@ const (
 
 // newAllocates returns an empty set with a clock.
 func newAllocates(now func() time.Time) *Allocates {
-	return &Allocates{now: now, plugins: map[uint64]*openCalls{}}
+	return &Allocates{now: now, plugins: map[uint64]*pluginCalls{}}
 }
 
 // StartCall records a call of which the plugin asks the coordinator. A call that comes late may be over.
@@ -105,14 +105,14 @@ func (a *Allocates) endStream(plugin uint64) {
 }
 
 // pluginOf returns the calls of a plugin, also of one without any. The mutex must be held.
-func (a *Allocates) pluginOf(plugin uint64) *openCalls {
+func (a *Allocates) pluginOf(plugin uint64) *pluginCalls {
 	now := a.now()
-	maps.DeleteFunc(a.plugins, func(_ uint64, p *openCalls) bool {
+	maps.DeleteFunc(a.plugins, func(_ uint64, p *pluginCalls) bool {
 		maps.DeleteFunc(p.open, func(_ uint64, started time.Time) bool { return !p.isOpen(started, now) })
 		return p.streams == 0 && len(p.open) == 0 && now.Sub(p.left) > maxUntold
 	})
 	if a.plugins[plugin] == nil {
-		a.plugins[plugin] = &openCalls{open: map[uint64]time.Time{}}
+		a.plugins[plugin] = &pluginCalls{open: map[uint64]time.Time{}}
 	}
 	return a.plugins[plugin]
 }
