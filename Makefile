@@ -336,7 +336,7 @@ controlplane: build nvml $(PLANE)/etcd $(foreach version,$(PLANES),$(PLANE_ALL:%
 		-programs=$(PLANE) -bin=$(BIN) -versions=$(call commas,$(PLANES)) $(PLANE_FLAGS)
 
 .PHONY: schedulers
-schedulers: $(PLANE)/etcd $(PLANE)/kueue $(foreach version,$(PLANES),$(PLANE_ALL:%=$(PLANE)/$(version)/%) $(PLANE)/$(version)/nrtmatch) ## Compare the default schedulers and NodeResourceTopologyMatch with tandem-scheduler, also with Kueue, on real control planes with modelled kubelets; PLANE_RUN, PLANE_FLAGS (-load=1500, -many=5000 -many-pods=300) and PLANES as for controlplane
+schedulers: $(PLANE)/etcd $(PLANE)/kueue $(foreach version,$(PLANES),$(PLANE_ALL:%=$(PLANE)/$(version)/%) $(PLANE)/$(version)/nrtmatch) ## Compare the default schedulers with tandem-scheduler, also with Kueue, and serve NodeResourceTopologyMatch, on real control planes with modelled kubelets; PLANE_RUN, PLANE_FLAGS (-load=1500, -many=5000 -many-pods=300) and PLANES as for controlplane
 	cd test/kubernetes && $(PROGRESS) "test/kubernetes/controlplane/scheduling" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' ./controlplane/scheduling \
 		-programs=$(PLANE) -versions=$(call commas,$(PLANES)) $(PLANE_FLAGS)
 

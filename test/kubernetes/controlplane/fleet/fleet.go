@@ -27,7 +27,6 @@ type Options struct {
 	Full     float64       // mean share of GPUs that pods hold from the start
 	Late     time.Duration // from an admission to its report
 	Restarts time.Duration // interval between restarts of kubelets; 0 for none
-	Zones    bool          // nodes publish NodeResourceTopology objects too
 }
 
 // restart is how long a kubelet is away.
@@ -41,7 +40,6 @@ const backoff = time.Second
 type Fleet struct {
 	options Options
 	api     *api
-	zones   *zones
 	nodes   map[string]*node
 	names   []string
 	pods    map[types.UID]*seen
@@ -195,7 +193,6 @@ func (f *Fleet) evict(pod *v1.Pod) {
 func (f *Fleet) report(n *node) {
 	n.late = false
 	f.api.publish(n.name, n.report())
-	f.zones.report(f.api, n)
 }
 
 // restart stops a kubelet for a while, then the next one.

@@ -28,13 +28,6 @@ func New(ctx context.Context, client kubernetes.Interface, o Options, told func(
 	var group errgroup.Group
 	group.SetLimit(writers)
 	shapes := &verdict.Shapes{}
-	if o.Zones {
-		zones, err := newZones(o.VFs)
-		if err != nil {
-			return nil, err
-		}
-		f.zones = zones
-	}
 	for i := range o.Nodes {
 		t := server.Topology(fmt.Sprintf("node-%04d", i), o.VFs, true)
 		known, err := shapes.New(t, nil)
@@ -53,9 +46,6 @@ func New(ctx context.Context, client kubernetes.Interface, o Options, told func(
 				return err
 			}
 			t.Spec.Held = n.report()
-			if err := f.zones.write(ctx, f.api, t.Name, t.Spec.Held); err != nil {
-				return err
-			}
 			return f.api.object(ctx, t)
 		})
 	}

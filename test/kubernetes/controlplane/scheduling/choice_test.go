@@ -41,8 +41,6 @@ var choices = []choice{
 	{"MostAllocated", []started{byPacking}},
 	{"Tandem", []started{byTandem}},
 	{"Tandem and default in turn", []started{byTandem, byDefault}},
-	{"NodeResourceTopologyMatch", []started{byReserving}},
-	{"NodeResourceTopologyMatch, discardReservedNodes", []started{byAsking}},
 }
 
 // logged has tandem-scheduler log its decisions, which costs it a fifth of its time.

@@ -67,7 +67,7 @@ func (s setting) trial(c choice) trial {
 	load := fleet.Load{Pods: *loadPods, Burst: s.burst, Every: *loadEvery, Seed: 1}
 	load.Life = load.Fill(*fleetNodes, s.part)
 	return trial{choice: c, load: load, fleet: fleet.Options{
-		Nodes: *fleetNodes, VFs: 1, Late: s.late, Restarts: s.restarts, Zones: c.zones(),
+		Nodes: *fleetNodes, VFs: 1, Late: s.late, Restarts: s.restarts,
 	}}
 }
 

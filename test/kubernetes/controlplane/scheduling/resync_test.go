@@ -3,10 +3,12 @@
 package scheduling
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,11 +16,59 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
-	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
+	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/manifest"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/test/server"
 )
+
+// matching is a scheduler of Kubernetes 1.34 with NodeResourceTopologyMatch, the last one that the plugin is
+// served for: older than Kubernetes lets a scheduler be, which is one minor version behind the API server. The
+// plugin reserves what pods ask for until it reads the node anew.
+var matching = choice{schedulers: []started{{
+	program: "nrtmatch", name: "default-scheduler", profiles: mostAllocated + `
+  - name: NodeResourceTopologyMatch
+    args: {scoringStrategy: {type: LeastNUMANodes}, cacheResyncPeriodSeconds: 1}
+  plugins:
+    multiPoint: {enabled: [{name: NodeResourceTopologyMatch, weight: 10}]}
+`,
+}}}
+
+// zonesCollection is the path of the NodeResourceTopology objects at the API server.
+const zonesCollection = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+
+// defineZones defines the objects that the scheduler reads, and lets it read them.
+func defineZones(t *testing.T, p *plane.Plane) {
+	t.Helper()
+	ctx, admin := t.Context(), p.Admin()
+	if err := manifest.ApplyFolder(ctx, admin, "../../../definitions/noderesourcetopology", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := manifest.Served(ctx, admin, zonesCollection); err != nil {
+		t.Fatal(err)
+	}
+	rights := p.Client(admin).RbacV1()
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "zones"},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"topology.node.k8s.io"}, Resources: []string{"noderesourcetopologies"},
+			Verbs: []string{"get", "list", "watch"},
+		}},
+	}
+	if _, err := rights.ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: role.ObjectMeta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{
+			Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "system:kube-scheduler",
+		}},
+	}
+	if _, err := rights.ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // TestResync has NodeResourceTopologyMatch, with its cache, choose for a node with policy single-numa-node.
 // The cache counts out what it sends to the node, and does not count in what ends: once it has refused the
@@ -27,11 +77,10 @@ import (
 func TestResync(t *testing.T) {
 	eachVersion(t, func(t *testing.T, o plane.Options) {
 		p, client := start(t, o)
-		c := choice{schedulers: []started{byReserving}}
-		c.prepare(t, p)
+		defineZones(t, p)
 		n := newZoned(t, client)
 		n.publish()
-		c.start(p)
+		matching.start(p)
 		for numa, name := range [...]string{"first", "second"} {
 			create(t, client, n.pod(name, 3))
 			n.takes(name)
@@ -92,7 +141,22 @@ func (n *zoned) publish() {
 	n.version++
 	zones := publish.BuildZones(f)
 	zones.Annotations = map[string]string{"test.tandem.dev/version": fmt.Sprint(n.version)}
-	if err := fleet.ApplyZones(n.t.Context(), n.client.Discovery().RESTClient(), n.name, zones); err != nil {
+	n.apply(zones)
+}
+
+// apply applies the zones like the node's publisher.
+func (n *zoned) apply(zones *publish.ResourceTopology) {
+	n.t.Helper()
+	zones.Name, zones.Labels = n.name, map[string]string{"app.kubernetes.io/managed-by": "tandem"}
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: n.name, UID: types.UID(n.name)}
+	zones.OwnerReferences = []metav1.OwnerReference{owner} // no collector compares the UID
+	body, err := json.Marshal(zones)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	err = n.client.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath(zonesCollection, n.name).
+		Param("fieldManager", "tandem").Body(body).Do(n.t.Context()).Error()
+	if err != nil {
 		n.t.Fatal(err)
 	}
 }

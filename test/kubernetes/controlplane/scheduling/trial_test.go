@@ -71,7 +71,6 @@ func (o *outcome) told(p fleet.Pod) {
 func (r trial) run(t *testing.T, o plane.Options) *outcome {
 	t.Helper()
 	p, client := start(t, o)
-	r.choice.prepare(t, p)
 	defer p.End()
 	warm, result := newOutcome(), newOutcome()
 	nodes, err := fleet.New(t.Context(), client, r.fleet, func(pod fleet.Pod) {
