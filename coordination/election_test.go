@@ -145,7 +145,7 @@ func TestLateWriteHoldsTheLock(t *testing.T) {
 	})
 }
 
-// A mistake in what looks at files and sources of intent costs what they would have told: the coordinator
+// A mistake in what looks at files and sources of requests costs what they would have told: the coordinator
 // answers without it.
 func TestPanicCostsOneSource(t *testing.T) {
 	server, members, log := serverAndClient(t)

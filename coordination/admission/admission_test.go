@@ -57,7 +57,7 @@ type admission struct {
 	kubeletDir   string                                     // "" if there is no checkpoint
 	// resource names of VFs, one for each PF; none: one for all
 	rails []string
-	// what a source of intent tells; it does where source is set
+	// what a source of requests tells; it does where source is set
 	specs   []intent.Pod
 	source  intent.Source
 	crashes bool // the server dies now and then, and the other plugin takes over
@@ -195,7 +195,7 @@ type container struct {
 	wish wish
 }
 
-// tell makes a source of intent know a pod, as the kubelet's do just before its admission.
+// tell makes a source of requests know a pod, as the kubelet's do just before its admission.
 func (a *admission) tell(pod kubelet.Pod, containers ...container) {
 	told := intent.Pod{Pod: pod, UID: a.uids[pod], Created: a.now.Truncate(time.Second)}
 	for _, c := range containers {

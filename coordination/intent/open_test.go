@@ -107,7 +107,7 @@ func TestASelfSignedKubeletIsSaidOnce(t *testing.T) {
 	}
 	said := strings.Split(strings.TrimSpace(lines.String()), "\n")
 	if len(said) != 2 || !strings.Contains(said[0], "level=INFO msg=\"Pods API not available") ||
-		!strings.Contains(said[1], "level=WARN msg=\"source of intent not available") ||
+		!strings.Contains(said[1], "level=WARN msg=\"source of requests not available") ||
 		!strings.Contains(said[1], "--kubelet-cert-file") {
 		t.Errorf("the log has %q", said)
 	}

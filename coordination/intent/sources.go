@@ -325,7 +325,7 @@ func (s *source) noteResult(err error) {
 	s.costly = errors.Is(err, errLate) || errors.Is(err, kubelet.ErrTooLarge) || system.Panicked(err)
 	switch {
 	case err == nil && s.pause > 0:
-		s.log.Info("source of intent available again", "source", s.name)
+		s.log.Info("source of requests available again", "source", s.name)
 		fallthrough
 	case err == nil:
 		s.pause, s.retry = 0, time.Time{}
@@ -334,7 +334,7 @@ func (s *source) noteResult(err error) {
 		s.log.Info("Pods API not available; retrying",
 			"source", s.name, "reason", err)
 	case s.pause == 0:
-		s.log.Warn("source of intent not available; retrying",
+		s.log.Warn("source of requests not available; retrying",
 			"source", s.name, "error", err)
 	}
 	s.pause = min(max(2*s.pause, firstPause), maxPause)

@@ -4,7 +4,7 @@ package history
 
 import "slices"
 
-// Rules describe the promises that a source of intent can keep.
+// Rules describe the promises that a source of requests can keep.
 type Rules struct {
 	Exempt []Promise // promises without validity in this history
 	// Names: Tandem knows the names of pods only, but neither requests nor annotations

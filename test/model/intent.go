@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
-// intent returns the pod in the form of a source of intent.
+// intent returns the pod in the form of a source of requests.
 func (p *Pod) intent() intent.Pod {
 	pod := intent.Pod{
 		Pod: p.Pod, UID: p.UID, Created: p.created.Truncate(time.Second), Started: p.started,

@@ -101,7 +101,7 @@ func (k *Kubelet) Pods() []*Pod {
 	return slices.DeleteFunc(slices.Clone(k.pods), func(p *Pod) bool { return p.ended })
 }
 
-// Tell returns the kubelet's pods for a source of intent; until all are listed, those listed, and false.
+// Tell returns the kubelet's pods for a source of requests; until all are listed, those listed, and false.
 func (k *Kubelet) Tell() (pods []intent.Pod, ready bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -60,7 +60,7 @@ func (k *Kubelet) keepResponse(of holder, resource string, c *Container) {
 	k.responses[of][resource] = c.Responses[resource]
 }
 
-// Describe returns the pod in the form of a source of intent.
+// Describe returns the pod in the form of a source of requests.
 func (p *Pod) Describe() intent.Pod { return p.intent() }
 
 // Living reports whether a pod has not ended.

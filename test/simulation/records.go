@@ -89,7 +89,7 @@ func (r *records) Life() string { return r.kubelet.Get(kubelet.Pod{}).Life }
 // AllocatableCPUs returns no CPUs: the static CPU policy is off.
 func (*records) AllocatableCPUs(context.Context) (topology.CPUSet, error) { return nil, nil }
 
-// pods returns the pods of a source of intent.
+// pods returns the pods of a source of requests.
 func (r *records) pods(ctx context.Context) ([]corev1.Pod, error) {
 	if err := r.answer(ctx, podsRecord); err != nil {
 		return nil, err

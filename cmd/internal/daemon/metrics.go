@@ -134,7 +134,7 @@ var (
 	degradedDesc = newGauge("containers_degraded",
 		"Containers that have not terminated and have a GPU and a VF of a pair on different switches. "+serverOnly)
 	enforcedDesc = newGauge("alignment_enforced",
-		"1 while the pod annotation tandem.dev/alignment is enforced, otherwise 0: no source of intent with "+
+		"1 while the pod annotation tandem.dev/alignment is enforced, otherwise 0: no source of requests with "+
 			"annotations is available. "+serverOnly)
 	registeredDesc = newGauge("kubelet_registered",
 		"1 while the kubelet uses the devices that this plugin offers for a resource, otherwise 0: the kubelet is "+

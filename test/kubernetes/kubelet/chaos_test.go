@@ -42,7 +42,7 @@ var (
 // A fault counts where it has really happened: the campaign fails if one that was begun never did.
 //
 // The same seed does the same to the node, as far as the kubelet's own order and the machine's speed allow.
-// There is a campaign with each of the kubelet's sources of intent; one of ten admissions is with daemons
+// There is a campaign with each of the kubelet's sources of requests; one of ten admissions is with daemons
 // that the plugin watcher finds: it looks once a second, and faults take as long.
 func TestChaos(t *testing.T) {
 	faults := newDeck(t)

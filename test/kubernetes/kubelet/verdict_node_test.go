@@ -274,7 +274,7 @@ func (n *judgedNode) Pods(context.Context) (intent.Answer, error) {
 	return answer, nil
 }
 
-// told is a pod as a source of intent tells it.
+// told is a pod as a source of requests tells it.
 func told(pod *v1.Pod, started bool) intent.Pod {
 	p := intent.Pod{
 		Pod: kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}, UID: string(pod.UID), Started: started,
