@@ -37,7 +37,7 @@ func succeed(t *testing.T, args ...string) string {
 }
 
 // recorded is a file in the repository.
-func recorded(machine string) string { return "../../test/machines/" + machine + ".txt" }
+func recorded(machine string) string { return "../../test/machines/" + machines.File(machine) }
 
 func write(t *testing.T, name, text string) string {
 	t.Helper()

@@ -36,7 +36,7 @@ func succeed(t *testing.T, args ...string) string {
 }
 
 // recorded is a file in the repository.
-func recorded(machine string) string { return "../../test/machines/" + machine + ".txt" }
+func recorded(machine string) string { return "../../test/machines/" + machines.File(machine) }
 
 // withVFs writes a machine with VFs into a file.
 func withVFs(t *testing.T, machine string, perPF int) string {
@@ -112,7 +112,7 @@ func TestOnMac(t *testing.T) {
 	portable := map[string][]string{
 		"topo": {"--machine", machine}, "plan": {"--gpus", "2", "--vfs", "2", "--machine", machine},
 		"doctor": {"--machine", machine}, "version": nil,
-		"qualify": {"--check", "../../test/machines/reports/emulated/h100.json"},
+		"qualify": {"--check", recorded("h100")},
 	}
 	for _, cmd := range newRoot().Commands() {
 		name := cmd.Name()

@@ -62,13 +62,20 @@ func namesIn(folder, ending string) (names []string) {
 	return names
 }
 
+// File returns the file of a machine or report, below the folder of this package.
+func File(name string) string {
+	for _, folder := range []string{hardware, emulated} {
+		if slices.Contains(namesIn(folder, ".json"), name) {
+			return folder + "/" + name + ".json"
+		}
+	}
+	return name + ".txt"
+}
+
 // Report returns the text of a report, of a real or an emulated server.
 func Report(name string) ([]byte, error) {
-	for _, folder := range []string{hardware, emulated} {
-		text, err := files.ReadFile(folder + "/" + name + ".json")
-		if !errors.Is(err, fs.ErrNotExist) {
-			return text, err
-		}
+	if file := File(name); strings.HasSuffix(file, ".json") {
+		return files.ReadFile(file)
 	}
 	return nil, fmt.Errorf("load report %q: there are %s", name,
 		strings.Join(slices.Concat(Hardware(), Emulated()), ", "))

@@ -84,20 +84,15 @@ func TestMarkDistances(t *testing.T) {
 	}
 }
 
-// hintsRow counts the recorded machines with a number of VFs a NIC: all, those with hints without the key,
-// the containers of k GPUs and k VFs, those refused with hints in any case and without the key, and the near
-// pairs lost without the key.
-type hintsRow struct {
-	machines, hinted, requests, refused, byRule, lost int
-}
+// hintsRow counts, on recorded machines, the containers of k GPUs and k VFs that are refused with hints in any
+// case and without the key, and the near pairs lost without the key.
+type hintsRow struct{ refused, byRule, lost int }
 
 // TestHintsOfMachines: without the key excludeTopology, no recorded machine refuses a container of k GPUs and
-// k VFs while it is empty, and none has fewer near pairs.
+// k VFs while it is empty, and none has fewer near pairs. With hints in any case some do.
 func TestHintsOfMachines(t *testing.T) {
 	t.Parallel()
-	for vfs, want := range map[int]hintsRow{
-		1: {17, 7, 101, 23, 0, 0}, 2: {17, 2, 123, 42, 0, 0}, 4: {17, 0, 143, 58, 0, 0}, 8: {17, 0, 166, 66, 0, 0},
-	} {
+	for _, vfs := range []int{1, 2, 4, 8} {
 		var row hintsRow
 		for _, name := range machines.Names() {
 			if m, err := machines.Load(name, vfs); err == nil { // a recording with VFs has its own number
@@ -108,8 +103,8 @@ func TestHintsOfMachines(t *testing.T) {
 				row.add(t, n)
 			}
 		}
-		if row != want {
-			t.Errorf("%d VFs a NIC: %+v, want %+v", vfs, row, want)
+		if row.refused == 0 || row.byRule > 0 || row.lost > 0 {
+			t.Errorf("%d VFs a NIC: %+v", vfs, row)
 		}
 	}
 }
@@ -126,13 +121,6 @@ func (r *hintsRow) add(t *testing.T, n *Node) {
 	if len(n.GPUDevices()) == 0 || len(vfs) == 0 {
 		return
 	}
-	r.machines++
-	for _, vf := range vfs {
-		if _, known := vf.NUMA.Number(); known {
-			r.hinted++
-			break
-		}
-	}
 	hinted := *n
 	hinted.Stock = true
 	for k := 1; k <= min(len(n.GPUDevices()), len(vfs)); k++ {
@@ -145,7 +133,6 @@ func (r *hintsRow) add(t *testing.T, n *Node) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.requests++
 		if rule.IsRejected() {
 			r.byRule++
 		}
