@@ -284,7 +284,7 @@ MACHINE ?= test/machines/oci-mi300x-derived.txt
 
 .PHONY: play
 play: ## Build the plugins, and try them at a prompt and on a page, on the recorded machine MACHINE
-	@$(PROGRESS) "build tandem, tandem-lab and the plugins, two minutes the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
+	@$(PROGRESS) "build tandem, tandem-lab and the plugins; it takes minutes the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
 		-trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/play/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-gpu ./cmd/tandem-rdma
 	@$(BIN)/play/tandem-lab play --serve :0 --machine $(MACHINE)
 
