@@ -91,7 +91,7 @@ func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
 // Discover reads every GPU and partition. The first call returns an error if a file is unreadable, if
 // partitions of different kinds would share a resource name, or, errNoDriver, if amdgpu is not loaded. Later
 // calls return no error: unreadable devices are missing, GPUs with another partitioning than the others are
-// unhealthy, and the inventory is partial while amdgpu is not loaded.
+// unhealthy, and the inventory is partial while amdgpu is not loaded, or the KFD topology does not show all partitions.
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	if !IsLoaded(b.sys) || gpu.Loading(b.sys, path.Base(module)) {
 		if b.found {
@@ -114,11 +114,13 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 	}
 	b.found, b.kind = true, cmp.Or(kind, b.kind)
 	inventory := gpu.Inventory{
-		Resources: b.sortParts(parts), Notes: slices.Concat(b.notes, notes, leftOut), Partial: unread != nil,
+		Resources: b.sortParts(parts), Notes: slices.Concat(b.notes, notes, leftOut),
 	}
 	b.notes = nil
-	if ofCards != nil && ofNodes == nil && ofPartitions == nil { // else cards may have further partitions
-		inventory.Read = slices.SortedFunc(maps.Keys(cards), topology.Address.Compare)
+	complete := completeCards(cards, nodes)
+	inventory.Partial = unread != nil || len(complete) < len(cards)
+	if inventory.Partial && ofNodes == nil && ofPartitions == nil { // else any card may have further partitions
+		inventory.Read = complete
 	}
 	if unread != nil {
 		inventory.Notes = append(inventory.Notes, fmt.Sprintf("what cannot be read is unhealthy: %v", unread))

@@ -540,3 +540,30 @@ func TestNodesOfTheHost(t *testing.T) {
 		}
 	}
 }
+
+// A partition that the KFD topology does not show now is not gone: the kernel hides nodes from a container that
+// is no longer privileged, and a node is missing while the partitioning of another GPU changes. The whole GPU
+// is read completely.
+func TestUnshownPartitionIsNotGone(t *testing.T) {
+	t.Parallel()
+	split := func() sysfs { return twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")) }
+	for name, sys := range map[string]fs.FS{
+		"hidden":           failing{MapFS: split().fs(), file: kfdFile(4, "properties"), err: syscall.EPERM},
+		"a node is absent": without(split(), "nodes/3/").fs(),
+	} {
+		b, err := New(split().fs(), Single)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := b.Discover()
+		if err != nil || before.Partial {
+			t.Fatalf("partial %t, %v", before.Partial, err)
+		}
+		b.sys = sys
+		now, err := b.Discover()
+		lost := len(before.Resources[whole]) - len(now.Resources[whole])
+		if err != nil || lost != 1 || !now.Partial || !slices.Equal(now.Read, []topology.Address{{Bus: 0x19}}) {
+			t.Errorf("%s: %d are lost, partial %t, read %v: %v", name, lost, now.Partial, now.Read, err)
+		}
+	}
+}

@@ -155,6 +155,22 @@ func readPartitions(
 	return parts, notes, unread
 }
 
+// completeCards returns the cards of which all devices are known, sorted: those without partitions, and all while
+// the KFD topology is complete.
+func completeCards(cards map[topology.Address]part, nodes []node) (complete []topology.Address) {
+	isComplete := true
+	for i, n := range nodes {
+		isComplete = isComplete && n.number == i && !n.hidden
+	}
+	for address, card := range cards {
+		if isComplete || card.kind == "" || strings.HasPrefix(card.kind, "spx_") {
+			complete = append(complete, address)
+		}
+	}
+	slices.SortFunc(complete, topology.Address.Compare)
+	return complete
+}
+
 // drmNodes returns the device nodes of the DRM minors below a device, the card first, with the kernel's names
 // (drm_minor_alloc in drivers/gpu/drm/drm_drv.c), or nil without a drm folder.
 func drmNodes(sys fs.FS, dir string) ([]string, error) {
