@@ -75,8 +75,8 @@
 //   - found: the holders at the last question; 4,096 besides the checkpoint's; each question; the kubelet's
 //     records. Not a sufficient reason to refuse a container.
 //   - known: names of UIDs, by List or a request source; pods of checkpoint and source; each question; never
-//     changes for a UID. Also pods of the checkpoint that have ended by List: each List; the next checkpoint,
-//     a later kubelet, or List.
+//     changes for a UID. Also pods of the checkpoint that have ended by List or an offer: each of both; the
+//     next checkpoint, a later kubelet, or List.
 //   - listing: the last List; pods of the node; each List; List.
 //   - open: the container in admission, with a plan; one, the plan for planTTL; each call; the checkpoint,
 //     and the kubelet's pods.

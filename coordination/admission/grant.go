@@ -184,7 +184,7 @@ func (tx *transaction) acceptGrant(g grant) *api.AllocatedResponse {
 	order := orderDevices(tx.books(), g)
 	tx.recordAnswer(g, order, "")
 	tx.open.Devices[g.resource] = order
-	if r := tx.resources[g.resource]; r != nil && r.Kind == device.GPU && len(tx.open.Files) > 0 {
+	if len(tx.open.Files) > 0 {
 		tx.paired = tx.open
 	}
 	tx.reportGranted(g)

@@ -261,3 +261,34 @@ func TestPairsOfAnUnannouncedResource(t *testing.T) {
 		t.Errorf("pairs %v, file written: %v", served, written)
 	}
 }
+
+// A container has a VF of a pool with a pairs file and one of a pool without: the file has both, whichever
+// the kubelet allocates first.
+func TestPairsFileHasTheVFsOfAllPools(t *testing.T) {
+	const other = "nvidia.com/other"
+	for _, order := range [][]string{
+		{gpus, other, vfs}, {other, vfs, gpus}, {vfs, other, gpus}, {gpus, vfs, other},
+	} {
+		a, dir := newPaired(t)
+		ids := map[string]string{gpus: a.all[gpus][0].ID, vfs: a.all[vfs][0].ID, other: a.all[vfs][1].ID}
+		for name, devices := range map[string][]device.Device{vfs: a.all[vfs][:1], other: a.all[vfs][1:2]} {
+			if err := a.coordinator.Announce(name, device.VF, device.Announcement{Devices: devices}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pod := kubelet.Pod{Namespace: "team", Name: "pod"}
+		a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"c": {}}
+		a.now = a.now.Add(time.Second)
+		file := filepath.Join(dir, "file.json")
+		for _, name := range order {
+			a.prefer(name, []string{ids[name]}, nil, 1)
+			a.allocated(name, []string{ids[name]})
+			if name == vfs {
+				a.pair(a.all[vfs][0], file)
+			}
+		}
+		if got, err := pairs.Read(file); err != nil || len(got.Pairs) != 2 {
+			t.Errorf("%v: %d of 2 VFs are in the file, %v", order, len(got.Pairs), err)
+		}
+	}
+}
