@@ -11,6 +11,7 @@
 //
 //   - GPUs by resource: the backend; present GPUs, possible GPUs on unread cards, and those that disappeared
 //     last; every check; the check. The memory size of a card stays while unreadable.
+//   - reading: which cards the last discovery has read; present cards; every check; the check.
 //   - links between GPUs: the backend; pairs of GPUs; when GPUs change, and every check while unreadable; the
 //     backend.
 //   - AMD's and NVIDIA's common partitioning: the time when all GPUs were equal; one value; every check with

@@ -234,7 +234,7 @@ type Verification struct {
 	VFs       []VF           `json:"vfs"`
 	Pairs     []machine.Pair `json:"pairs"`
 	InOrder   bool           `json:"inOrder"`   // as many VFs as GPUs, and the i-th VF pairs with the i-th GPU
-	PairsFile string         `json:"pairsFile"` // "agrees", "differs", "absent", or "partial" for pools without pairs
+	PairsFile string         `json:"pairsFile"` // "agrees", "differs", "absent", or "partial" without some VFs
 	Failures  []string       `json:"failures"`
 	// pairs whose distance is that of the pairs file: only root reads the vpd files that assign NICs to DMA
 	// functions

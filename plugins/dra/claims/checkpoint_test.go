@@ -22,7 +22,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 			{Request: "vfs", Pool: "node", Device: "vf-0c-00-2", VFs: []string{"<0000:0c:00.1>"},
 				Token: "0000:0c:00.2", Group: "b-vfs", CDI: []string{"tandem.dev/claim=b-vfs"}},
 			{Request: "gpus", Pool: "node", Device: "gpu-11-00-0", GPUs: []string{"0000:11:00.0"},
-				With: "0000:0c:00.1", Admin: true, Group: "b-vfs"},
+				With: "0000:0c:00.1", Parts: 1, Admin: true, Group: "b-vfs"},
 		}},
 		{UID: "a", Namespace: "team", Name: "a", Devices: []Prepared{{Device: "gpu-2f-00-0"}}},
 	}

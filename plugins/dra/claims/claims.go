@@ -21,9 +21,9 @@
 // The order of effects allows the end of the process at any time. Prepare writes the checkpoint, durably,
 // then the files, then answers; unprepare removes the files, then writes the checkpoint. [Preparer.Restore],
 // or a repeated call of the kubelet, repairs anything in between. A claim is reported as prepared only while
-// its files exist, and no device of its containers is gone: then it has no CDI spec, so that no container
-// starts with nodes or names that are another device's by now. Two processes may share a folder: each reads
-// the checkpoint again under a lock.
+// its files exist, and no device of its containers is gone: then its CDI spec has no device, so that no
+// container starts with nodes or names that are another device's by now. Two processes may share a folder:
+// each reads the checkpoint again under a lock.
 package claims
 
 import (
@@ -92,9 +92,12 @@ type Prepared struct {
 	// Units are the names of the units of devices with an ID that is no unit's name, by ID: another program, and
 	// a later boot, have other IDs; see Present.
 	Units map[string]string `json:"units,omitempty"`
-	Admin bool              `json:"admin,omitempty"` // admin access: other claims may have the device too
-	Group string            `json:"group"`           // requests of one group go to the same containers
-	CDI   []string          `json:"cdi,omitempty"`   // CDI devices for container runtimes, once per request
+	// Parts is the number of partitions of the GPUs' card, of AMD: a card with another number has other GPUs,
+	// under the same names; 0 for unknown.
+	Parts int      `json:"parts,omitempty"`
+	Admin bool     `json:"admin,omitempty"` // admin access: other claims may have the device too
+	Group string   `json:"group"`           // requests of one group go to the same containers
+	CDI   []string `json:"cdi,omitempty"`   // CDI devices for container runtimes, once per request
 }
 
 // NewClaim returns a claim without devices, and the pods for which it is reserved.

@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -78,6 +79,7 @@ func (d *decision) decideClaim(claim *resourceapi.ResourceClaim) (Claim, error) 
 	d.redeemTokens(decided.Devices)
 	for i := range decided.Devices {
 		d.recordUnits(&decided.Devices[i])
+		d.recordParts(&decided.Devices[i])
 	}
 	if err := d.checkDevices(decided); err != nil {
 		return Claim{}, err
@@ -247,6 +249,15 @@ func (n *nodeIndex) holdDevices(c Claim) {
 		n.given[p.Device] = n.given[p.Device] || !p.Admin
 		for _, id := range p.Holds() {
 			n.held[coordination.ClaimUnitOf(id, p.Units)] = c.String()
+		}
+	}
+}
+
+// recordParts records the partitions of the card of a claim's device.
+func (n *nodeIndex) recordParts(p *Prepared) {
+	for _, id := range p.GPUs {
+		if g := n.gpus[id]; g.Vendor == gpu.AMD {
+			p.Parts = g.Parts
 		}
 	}
 }

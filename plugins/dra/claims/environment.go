@@ -76,13 +76,14 @@ func (m *composition) addClaims(kept, fresh []Claim) (written []Claim, err error
 // returns false for a claim that keeps its files and names because a device cannot be read now. It returns an
 // error for a claim with which no container may start: a file is missing, and the kubelet does not call again
 // for a claim that it knows as prepared; or a device is gone, and its names and nodes can be another device's
-// by now. Then it also removes the CDI spec: without the spec a runtime refuses to start a container, which
-// would start without the device if the spec had the others.
+// by now. Then it also empties the CDI spec: without its devices a runtime refuses to start a container,
+// which would start without the gone device if the spec had the others. The file says that the claim is
+// prepared.
 func (m *composition) keepClaim(c Claim) (isComposed bool, err error) {
 	if gone := m.findGone(c); gone != "" {
-		return false, errors.Join(fmt.Errorf("%s has %s, which is gone: its containers that run continue, and "+
-			"none starts before the device is back; or delete the pods of the claim, so that another device is "+
-			"allocated", c, gone), m.Host.Disk.Remove(m.specPath(c.UID)))
+		return false, errors.Join(fmt.Errorf("%s, which is gone: its containers that run continue, and none "+
+			"starts before the device is back; or delete the pods of the claim, so that another device is allocated",
+			gone), m.saveSpec(c, nil))
 	}
 	if err := m.addClaim(c); err != nil {
 		return false, m.reportUnrestored(c, err)
@@ -99,20 +100,40 @@ func (m *composition) listKept(claims []Claim) []Claim {
 	})
 }
 
-// findGone returns the first device of a claim's containers that the node no longer has, "" for none.
+// findGone returns a text about the first device of a claim's containers that the node no longer has, "" for
+// none.
 func (m *composition) findGone(c Claim) string {
 	for _, first := range c.firstOfGroups() {
-		for _, p := range inGroup(m.claims, first.Group) {
-			for _, id := range p.GPUs {
-				if m.index.state.Machine.LacksGPU(coordination.ClaimUnitOf(id, p.Units)) {
-					return fmt.Sprintf("device %s with GPU %s", p.Device, id)
+		for _, other := range m.claims {
+			for _, p := range inGroup([]Claim{other}, first.Group) {
+				what := m.findGoneOf(p)
+				switch {
+				case what == "":
+				case other.UID == c.UID:
+					return fmt.Sprintf("%s has %s", c, what)
+				default:
+					return fmt.Sprintf("%s is used with %s, and that has %s", c, other, what)
 				}
 			}
-			for _, id := range p.VFs {
-				if pools.IsGone(m.Host.Sys, coordination.ClaimUnitOf(id, p.Units)) {
-					return fmt.Sprintf("device %s with VF %s", p.Device, id)
-				}
-			}
+		}
+	}
+	return ""
+}
+
+// findGoneOf names a claim's device with its first GPU or VF that the node no longer has, "" for none. A GPU
+// of a card that was partitioned anew is another GPU.
+func (m *composition) findGoneOf(p Prepared) string {
+	machine := m.index.state.Machine
+	for _, id := range p.GPUs {
+		g, known := m.index.gpus[id]
+		isAnother := known && p.Parts > 0 && g.Parts != p.Parts && !machine.Unread[g.Card]
+		if isAnother || machine.LacksGPU(coordination.ClaimUnitOf(id, p.Units)) {
+			return fmt.Sprintf("device %s with GPU %s", p.Device, id)
+		}
+	}
+	for _, id := range p.VFs {
+		if pools.IsGone(m.Host.Sys, coordination.ClaimUnitOf(id, p.Units)) {
+			return fmt.Sprintf("device %s with VF %s", p.Device, id)
 		}
 	}
 	return ""

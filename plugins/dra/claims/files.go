@@ -48,22 +48,28 @@ func (p *Preparer) listSpecs() ([]types.UID, error) {
 // writeSpec writes the CDI spec of a claim unless it exists. It omits groups without edits, which CDI
 // rejects, and writes no spec if all groups are empty.
 func (p *Preparer) writeSpec(c Claim, environments map[string]*environment) error {
-	spec := specs.Spec{Version: cdiVersion, Kind: pool.Driver + "/" + cdiClass}
+	var devices []specs.Device
 	for _, first := range c.firstOfGroups() {
 		if edits := environments[first.Group].edits.CDI(); !isEmpty(edits) {
 			name := cdiDevice(c.UID, first.requestName())
-			spec.Devices = append(spec.Devices, specs.Device{Name: name, ContainerEdits: edits})
+			devices = append(devices, specs.Device{Name: name, ContainerEdits: edits})
 		}
 	}
-	name := p.specPath(c.UID)
-	if len(spec.Devices) == 0 {
-		return p.Host.Disk.Remove(name)
+	if len(devices) == 0 {
+		return p.Host.Disk.Remove(p.specPath(c.UID))
 	}
+	return p.saveSpec(c, devices)
+}
+
+// saveSpec saves a CDI spec of a claim. Runtimes take no device from a spec without devices.
+func (p *Preparer) saveSpec(c Claim, devices []specs.Device) error {
+	spec := specs.Spec{Version: cdiVersion, Kind: pool.Driver + "/" + cdiClass, Devices: devices}
 	content, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode CDI spec of %s: %w", c, err)
 	}
-	return p.Host.Disk.Update(name, content, 0o600, 0o755) // runtimes reread all specs after each write
+	// runtimes reread all specs after each write
+	return p.Host.Disk.Update(p.specPath(c.UID), content, 0o600, 0o755)
 }
 
 // removeFiles removes the files of claims, except for pairs files of groups that remaining claims share.

@@ -46,6 +46,9 @@ func (n *nodeIndex) presentDevices(recorded []Prepared) []Prepared {
 		if len(recorded[i].Units) == 0 {
 			n.recordUnits(p)
 		}
+		if p.Parts == 0 { // of an earlier driver
+			n.recordParts(p)
+		}
 	}
 	return present
 }

@@ -3,6 +3,7 @@
 package claims
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +13,9 @@ import (
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/container"
@@ -203,8 +206,8 @@ func TestNameOfGoneDevice(t *testing.T) {
 	whole := n.state
 	lost := n.loseGPU(claim)
 	err := n.Restore(t.Context(), n.state)
-	if specs, _ := n.listSpecs(); err == nil || len(specs) > 0 || len(first[0].CDIDeviceIDs) < 2 {
-		t.Errorf("%v; a container starts again with %v and specs %v", err, first[0].CDIDeviceIDs, specs)
+	if left := n.cdiDevices(claim); err == nil || len(left) > 0 || len(first[0].CDIDeviceIDs) < 2 {
+		t.Errorf("%v; a container starts again with %v and %v", err, first[0].CDIDeviceIDs, left)
 	}
 	reason := fmt.Sprintf("claim team/train has device %s with GPU %s, which is gone: its containers that run "+
 		"continue, and none starts before the device is back; or delete the pods of the claim",
@@ -223,8 +226,8 @@ func TestNameOfGoneDevice(t *testing.T) {
 }
 
 // While a device of a claim is gone no container gets the device's nodes, which can be another device's: the
-// claim has no CDI spec, from the moment of the loss, and the claim stays prepared. Other claims of the call
-// are told as prepared. The device's return brings the spec back.
+// claim has no CDI device, from the moment of the loss, and stays prepared. Other claims of the call are
+// told as prepared. The device's return brings the spec back.
 func TestNodesOfGoneDevice(t *testing.T) {
 	for name, lose := range map[string]func(*node, *resourceapi.ResourceClaim) string{
 		"a GPU":       (*node).loseGPU,
@@ -256,8 +259,8 @@ func TestNodesOfGoneDevice(t *testing.T) {
 					t.Errorf("restore: %v, want %s in it", err, lost)
 				}
 			}
-			if _, err := os.Stat(n.specPath(claim.UID)); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the CDI spec: %v", err)
+			if left := n.cdiDevices(claim); len(left) > 0 {
+				t.Errorf("the CDI spec has %v", left)
 			}
 			answers := n.Prepare(t.Context(), n.state, list(other, claim))
 			if err := answers[other.UID].Err; err != nil {
@@ -275,6 +278,97 @@ func TestNodesOfGoneDevice(t *testing.T) {
 			n.ready(claim)
 		})
 	}
+}
+
+// Two claims of one pod are in one group. The error about the claim that has lost nothing names it as the one
+// that has the device.
+func TestGoneDeviceOfAnotherClaim(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
+	one := want{"gpu", pool.TypeGPU, 1}
+	first, second := n.need("first", one), n.need("second", one)
+	for _, claim := range list(first, second) {
+		claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", UID: "pod"}}
+	}
+	n.pods["team/pod"] = running("first second")
+	n.ready(first, second)
+	device := second.Status.Allocation.Devices.Results[0].Device
+	lost := n.loseGPU(second)
+	answers := n.Prepare(t.Context(), n.state, list(first))
+	err := answers[first.UID].Err
+	if err == nil || !strings.Contains(err.Error(), lost) {
+		t.Fatalf("no group: %v", err)
+	}
+	if strings.Contains(err.Error(), "claim team/first has device "+device) {
+		t.Error(err)
+	}
+}
+
+// A boot resets the partitioning of AMD's GPUs. Until it is set again the first partition is gone like the
+// others, and its unit has the name of the whole GPU: the container of an eighth is given all of it.
+func TestFirstPartitionIsTheWholeGPU(t *testing.T) {
+	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 1, plainVFs, true)
+	var claims []*resourceapi.ResourceClaim
+	var whole pool.GPU
+	for i := range 8 {
+		claim := n.need(fmt.Sprint("claim-", i), want{"gpu", pool.TypeGPU, 1})
+		claims = append(claims, claim)
+		n.ready(claim)
+		for _, g := range n.state.Machine.GPUs {
+			if g.ID == n.prepared(claim.UID).Devices[0].GPUs[0] && g.Part == "" {
+				whole = g
+			}
+		}
+	}
+	if whole.Parts < 8 {
+		t.Fatalf("not a first partition: %+v", whole)
+	}
+	whole.Parts = 1
+	n.boot()
+	n.state.Machine.GPUs = []pool.GPU{whole}
+	n.state.Pool = pool.Build(n.state.Machine, pool.Options{Counters: true, Taints: true})
+	_ = n.Restore(t.Context(), n.state)
+	for _, claim := range claims {
+		if answer := n.Prepare(t.Context(), n.state, list(claim))[claim.UID]; answer.Err == nil {
+			t.Errorf("%s of one of 8 partitions is given the whole GPU: %v", claim.Name, answer.Devices)
+		}
+	}
+}
+
+// The CDI specs say that claims are prepared where claims.json is lost, also of the claim that has lost its
+// VF: else the GPU of its running pod is given to another claim.
+func TestGoneDeviceThenLostCheckpoint(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
+	claim := n.need("train", want{"pair", pool.TypePair, 1})
+	n.ready(claim)
+	held := n.prepared(claim.UID).Devices[0]
+	n.Host.Sys = without{n.sys, held.VFs[0]}
+	_ = n.Restore(t.Context(), n.state) // reports the loss
+	if err := os.Remove(n.claimsPath()); err != nil {
+		t.Fatal(err)
+	}
+	next := New(n.Options) // the next process
+	if err := next.Restore(t.Context(), n.state); !errors.Is(err, coordination.ErrUnknownClaims) {
+		t.Errorf("restored: %v", err)
+	}
+	n.used = map[string]string{}
+	another := n.need("another", want{"gpu", pool.TypeGPU, 1})
+	answer := n.prepareBy(next, n.state, another)[another.UID]
+	known, err := next.Prepared(n.state.Machine)
+	c, _ := FindClaim(known, another.UID)
+	if answer.Err == nil && err == nil && slices.Equal(c.Devices[0].GPUs, held.GPUs) {
+		t.Errorf("GPU %v of the running pod is given to another claim", held.GPUs)
+	}
+}
+
+// cdiDevices returns the CDI devices of a claim's spec, which a file has, as a record of the claim.
+func (n *node) cdiDevices(claim *resourceapi.ResourceClaim) []specs.Device {
+	n.t.Helper()
+	content, err := os.ReadFile(n.specPath(claim.UID))
+	var spec specs.Spec
+	if err := errors.Join(err, json.Unmarshal(content, &spec)); err != nil {
+		n.t.Error(err)
+	}
+	return spec.Devices
 }
 
 // without is a sysfs without a function.

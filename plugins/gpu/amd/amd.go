@@ -91,7 +91,8 @@ func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
 // Discover reads every GPU and partition. The first call returns an error if a file is unreadable, if
 // partitions of different kinds would share a resource name, or, errNoDriver, if amdgpu is not loaded. Later
 // calls return no error: unreadable devices are missing, GPUs with another partitioning than the others are
-// unhealthy, and the inventory is partial while amdgpu is not loaded, or the KFD topology does not show all partitions.
+// unhealthy, and the inventory is partial while amdgpu is not loaded, or the KFD topology does not show all
+// partitions.
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	if !IsLoaded(b.sys) || gpu.Loading(b.sys, path.Base(module)) {
 		if b.found {

@@ -541,9 +541,9 @@ func TestNodesOfTheHost(t *testing.T) {
 	}
 }
 
-// A partition that the KFD topology does not show now is not gone: the kernel hides nodes from a container that
-// is no longer privileged, and a node is missing while the partitioning of another GPU changes. The whole GPU
-// is read completely.
+// A partition that the KFD topology does not show now is not gone: the kernel hides nodes from a container
+// that is no longer privileged, and a node is missing while the partitioning of another GPU changes. The
+// whole GPU is read completely.
 func TestUnshownPartitionIsNotGone(t *testing.T) {
 	t.Parallel()
 	split := func() sysfs { return twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")) }

@@ -155,8 +155,8 @@ func readPartitions(
 	return parts, notes, unread
 }
 
-// completeCards returns the cards of which all devices are known, sorted: those without partitions, and all while
-// the KFD topology is complete.
+// completeCards returns the cards of which all devices are known, sorted: those without partitions, and all
+// while the KFD topology is complete.
 func completeCards(cards map[topology.Address]part, nodes []node) (complete []topology.Address) {
 	isComplete := true
 	for i, n := range nodes {
