@@ -126,7 +126,7 @@ func (m *composition) findGoneOf(p Prepared) string {
 	machine := m.index.state.Machine
 	for _, id := range p.GPUs {
 		g, known := m.index.gpus[id]
-		isAnother := known && p.Parts > 0 && g.Parts != p.Parts && !machine.Unread[g.Card]
+		isAnother := known && !machine.Unread[g.Card] && p.isPartitionedAnew(g.Parts)
 		if isAnother || machine.LacksGPU(coordination.ClaimUnitOf(id, p.Units)) {
 			return fmt.Sprintf("device %s with GPU %s", p.Device, id)
 		}
@@ -137,6 +137,12 @@ func (m *composition) findGoneOf(p Prepared) string {
 		}
 	}
 	return ""
+}
+
+// isPartitionedAnew reports whether a card with a number of partitions has not those of the device. Of two
+// ways to partition a card one has at least twice the partitions of the other; one partition can be missing.
+func (p Prepared) isPartitionedAnew(parts int) bool {
+	return p.Parts > 0 && max(parts, p.Parts) >= 2*min(parts, p.Parts)
 }
 
 // restoreClaim writes missing and outdated files of a prepared claim, unless keepClaim leaves or removes

@@ -334,6 +334,18 @@ func TestFirstPartitionIsTheWholeGPU(t *testing.T) {
 	}
 }
 
+// A partition that is missing for a moment makes the others no other GPUs.
+func TestPartitionMissing(t *testing.T) {
+	t.Parallel()
+	for parts, want := range map[[2]int]bool{
+		{8, 8}: false, {8, 7}: false, {7, 8}: false, {8, 4}: true, {2, 8}: true, {1, 2}: true, {0, 8}: false,
+	} {
+		if got := (Prepared{Parts: parts[0]}).isPartitionedAnew(parts[1]); got != want {
+			t.Errorf("%d partitions, then %d: %t", parts[0], parts[1], got)
+		}
+	}
+}
+
 // The CDI specs say that claims are prepared where claims.json is lost, also of the claim that has lost its
 // VF: else the GPU of its running pod is given to another claim.
 func TestGoneDeviceThenLostCheckpoint(t *testing.T) {
