@@ -3,12 +3,10 @@
 package plugins_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -27,6 +24,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
+	standin "github.com/tandem-k8s/tandem/test/podresources"
 	"github.com/tandem-k8s/tandem/test/programs"
 	"github.com/tandem-k8s/tandem/test/scale"
 )
@@ -58,36 +56,21 @@ type node struct {
 
 // pods is the kubelet's PodResources: 30 pods without devices, and the one that was admitted last.
 type pods struct {
-	podresources.UnimplementedPodResourcesListerServer
 	mu   sync.Mutex
 	last *podresources.PodResources
 }
 
-func (p *pods) List(
-	context.Context, *podresources.ListPodResourcesRequest,
-) (*podresources.ListPodResourcesResponse, error) {
+func (p *pods) list() []*podresources.PodResources {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	answer := &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{p.last}}
+	all := []*podresources.PodResources{p.last}
 	for i := range 30 {
-		answer.PodResources = append(answer.PodResources, &podresources.PodResources{
+		all = append(all, &podresources.PodResources{
 			Name: fmt.Sprint("other-", i), Namespace: "team",
 			Containers: []*podresources.ContainerResources{{Name: "c"}},
 		})
 	}
-	return answer, nil
-}
-
-// Get knows the last pod alone.
-func (p *pods) Get(
-	_ context.Context, q *podresources.GetPodResourcesRequest,
-) (*podresources.GetPodResourcesResponse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if q.GetPodName() != p.last.GetName() {
-		return nil, fmt.Errorf("pod %s in namespace %s not found", q.GetPodName(), q.GetPodNamespace())
-	}
-	return &podresources.GetPodResourcesResponse{PodResources: p.last}, nil
+	return all
 }
 
 // begin replaces the last pod by a new one.
@@ -135,7 +118,7 @@ func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 	n.logs = inMemory(t, "logs")
 	n.configure(t, "rdma")
 	n.pods.begin("none")
-	servePods(t, dir, &n.pods)
+	standin.Serve(t, dir, standin.Server{Pods: n.pods.list})
 	n.kubelet = kubelettest.Start(t, dir)
 	return n
 }
@@ -188,22 +171,6 @@ func (n *node) await(t testing.TB) {
 		n.ids[name] = append(n.ids[name], d.GetID())
 		n.health[name][d.GetID()] = d.GetHealth()
 	}
-}
-
-func servePods(t testing.TB, dir string, p *pods) {
-	t.Helper()
-	socket := filepath.Join(dir, "pod-resources", "kubelet.sock")
-	if err := os.Mkdir(filepath.Dir(socket), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(server, p)
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
 }
 
 // start starts one daemon, which logs to a file, for the time of a test.

@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,6 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/test/machines"
+	standin "github.com/tandem-k8s/tandem/test/podresources"
 )
 
 // plugins answer as the plugins of a node do.
@@ -49,17 +48,9 @@ func (p plugins) Explain(ctx context.Context, r *api.ExplainRequest) (*api.Expla
 // run answers in a run folder.
 func (p plugins) run(t *testing.T, runDir string) {
 	t.Helper()
-	if err := os.MkdirAll(runDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", coordination.SocketPath(runDir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	api.RegisterCoordinationServer(server, p)
-	go func() { _ = server.Serve(listener) }() // until stopped
-	t.Cleanup(server.Stop)
+	standin.Listen(t, coordination.SocketPath(runDir), func(g *grpc.Server) {
+		api.RegisterCoordinationServer(g, p)
+	})
 }
 
 // twoPairs are plugins that have allocated two pairs to team/train-0, and decided the same for every pod.
@@ -159,23 +150,6 @@ func (p podResources) GetAllocatableResources(
 	return answer, nil
 }
 
-// run answers in a kubelet's folder.
-func (p podResources) run(t *testing.T, kubeletDir string) {
-	t.Helper()
-	socket := filepath.Join(kubeletDir, "pod-resources", "kubelet.sock")
-	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(server, p)
-	go func() { _ = server.Serve(listener) }() // until stopped
-	t.Cleanup(server.Stop)
-}
-
 // answer runs plugins and a kubelet with all devices on the node, but for one that hangs.
 func (s *sick) answer(hangs string) {
 	s.t.Helper()
@@ -193,7 +167,7 @@ func (s *sick) answer(hangs string) {
 func (s *sick) serve(answers plugins, kubelet podResources) {
 	s.t.Helper()
 	s.remove("kubelet/pod-resources")
-	kubelet.run(s.t, s.path("kubelet"))
+	standin.Serve(s.t, s.path("kubelet"), kubelet)
 	answers.run(s.t, s.path("run"))
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
+	standin "github.com/tandem-k8s/tandem/test/podresources"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -103,7 +104,7 @@ func serveKubelet(t *testing.T, dir string, answer *api.StatusResponse, resource
 	devices := idsOf(answer)
 	maps.DeleteFunc(devices, func(name string, _ []string) bool { return !slices.Contains(resources, name) })
 	if len(resources) > 0 {
-		podResources{devices: devices}.run(t, dir)
+		standin.Serve(t, dir, podResources{devices: devices})
 	} else if err := os.MkdirAll(filepath.Join(dir, "pod-resources"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestStatusOfRegistration(t *testing.T) {
 			runDir, kubeletDir := filepath.Join(s.root, "run"), filepath.Join(s.root, "kubelet")
 			flags := []string{"--run-dir=" + runDir, "--kubelet-dir=" + kubeletDir}
 			plugins{status: answer}.run(t, runDir)
-			podResources{devices: has}.run(t, kubeletDir)
+			standin.Serve(t, kubeletDir, podResources{devices: has})
 			s.add("kube-system/tandem-gpu-b", "tandem-gpu", "gpu-1", itself(t), flags...)
 			_, ofCluster, _ := plugin(s.start(), "status", "-o", "json")
 			for command, shown := range map[string]string{

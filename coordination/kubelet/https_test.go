@@ -26,6 +26,8 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+
+	standin "github.com/tandem-k8s/tandem/test/podresources"
 )
 
 // recordedPods is an answer to GET /pods as a kubelet encodes it (encodePods in
@@ -79,9 +81,9 @@ func (m *podManager) ListPods(
 // servePods puts a Pods API at a socket below a new kubelet folder and returns the folder.
 func servePods(t *testing.T, socket string, m *podManager) string {
 	t.Helper()
-	g := grpc.NewServer()
-	podsv1alpha1.RegisterPodsServer(g, m)
-	return serveAt(t, socket, g)
+	dir := shortDir(t)
+	standin.Listen(t, filepath.Join(dir, socket), func(g *grpc.Server) { podsv1alpha1.RegisterPodsServer(g, m) })
+	return dir
 }
 
 func askPodsAPI(t *testing.T, ctx context.Context, kubeletDir string) ([]corev1.Pod, error) {

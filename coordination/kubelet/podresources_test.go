@@ -6,20 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	standin "github.com/tandem-k8s/tandem/test/podresources"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -81,42 +79,20 @@ func (l *limited) GetAllocatableResources(
 // serve puts a server where a kubelet has its PodResources socket and returns the kubelet's folder.
 func serve(t *testing.T, server podresources.PodResourcesListerServer) string {
 	t.Helper()
-	g := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(g, server)
-	return serveAt(t, "pod-resources/kubelet.sock", g)
+	dir := shortDir(t)
+	standin.Serve(t, dir, server)
+	return dir
 }
 
-// serveAt serves at a socket below a new kubelet folder until the test ends, and returns the folder.
-func serveAt(t *testing.T, socket string, g *grpc.Server) string {
+// shortDir returns a new folder with a path short enough for sockets.
+func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "t")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	serveIn(t, dir, socket, g)
 	return dir
-}
-
-// serveIn serves at a socket below a kubelet folder until the test ends.
-func serveIn(t *testing.T, dir, socket string, g *grpc.Server) {
-	t.Helper()
-	socket = filepath.Join(dir, socket)
-	if err := os.Mkdir(filepath.Dir(socket), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error)
-	go func() { done <- g.Serve(listener) }()
-	t.Cleanup(func() {
-		g.Stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 func list(t *testing.T, ctx context.Context, kubeletDir string) (View, error) {
@@ -159,9 +135,7 @@ func TestRightAfterAStart(t *testing.T) {
 			if err := ask(t.Context(), client); status.Code(errors.Unwrap(err)) != codes.Unavailable {
 				t.Fatal(err)
 			}
-			g := grpc.NewServer()
-			podresources.RegisterPodResourcesListerServer(g, &limited{})
-			serveIn(t, dir, "pod-resources/kubelet.sock", g)
+			standin.Serve(t, dir, &limited{})
 			if err := ask(t.Context(), client); err != nil {
 				t.Error(err)
 			}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,6 +33,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
+	standin "github.com/tandem-k8s/tandem/test/podresources"
 )
 
 // migrating is a node whose GPUs "a" and "b" pods may have from device plugins, with a kubelet that says what
@@ -68,37 +68,13 @@ func newMigrating(t *testing.T) *migrating {
 	for _, id := range []string{"a", "b"} {
 		m.machine.GPUs = append(m.machine.GPUs, pool.GPU{Device: gpu.Device{ID: id}})
 	}
-	m.serve(kubelet.PodResourcesSocket(m.config.KubeletDir), func(g *grpc.Server) {
-		podresources.RegisterPodResourcesListerServer(g, m)
-	})
+	standin.Serve(t, m.config.KubeletDir, m)
 	return m
-}
-
-func (m *migrating) serve(socket string, register func(*grpc.Server)) {
-	m.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
-		m.t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	g := grpc.NewServer()
-	register(g)
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(listener) }()
-	m.t.Cleanup(func() {
-		g.Stop()
-		// a server that is stopped before it serves says so
-		if err := kubelettest.Await(m.t, served); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-			m.t.Error(err)
-		}
-	})
 }
 
 // servePodsAPI makes the kubelet one of 1.37.
 func (m *migrating) servePodsAPI() {
-	m.serve(filepath.Join(m.config.KubeletDir, "pods-api/pods-api.sock"), func(g *grpc.Server) {
+	standin.Listen(m.t, filepath.Join(m.config.KubeletDir, "pods-api/pods-api.sock"), func(g *grpc.Server) {
 		pods.RegisterPodsServer(g, m)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,13 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
+	standin "github.com/tandem-k8s/tandem/test/podresources"
 	"github.com/tandem-k8s/tandem/test/programs"
 )
 
@@ -137,41 +136,21 @@ func (n *node) kill(t *testing.T, program string) {
 	_ = c.Wait()
 }
 
-// pods is the kubelet's PodResources server, as far as the plugins need it: while a container waits for its
-// second resource it shows the first.
-type pods struct {
-	podresources.UnimplementedPodResourcesListerServer
-	waiting map[string][]string // devices by resource
-}
-
-func (p *pods) List(
-	context.Context, *podresources.ListPodResourcesRequest,
-) (*podresources.ListPodResourcesResponse, error) {
+// show has the kubelet's PodResources show what a container has while it waits for its second resource.
+func (n *node) show(t *testing.T, devices map[string][]string) {
+	t.Helper()
 	container := &podresources.ContainerResources{Name: "c"}
-	for resource, ids := range p.waiting {
+	for resource, ids := range devices {
 		container.Devices = append(container.Devices, &podresources.ContainerDevices{
 			ResourceName: resource, DeviceIds: ids,
 		})
 	}
-	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{
-		{Name: "pod", Namespace: "default", Containers: []*podresources.ContainerResources{container}},
-	}}, nil
-}
-
-// show starts the server, which shows what the waiting container has.
-func (n *node) show(t *testing.T, devices map[string][]string) {
-	t.Helper()
-	if err := os.Mkdir(n.path("pod-resources"), 0o750); err != nil {
-		t.Fatal(err)
+	pod := &podresources.PodResources{
+		Name: "pod", Namespace: "default", Containers: []*podresources.ContainerResources{container},
 	}
-	listener, err := net.Listen("unix", n.path("pod-resources/kubelet.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(server, &pods{waiting: devices})
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
+	standin.Serve(t, n.dir, standin.Server{Pods: func() []*podresources.PodResources {
+		return []*podresources.PodResources{pod}
+	}})
 }
 
 // entry is a line of the kubelet's device checkpoint (pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go).

@@ -5,19 +5,15 @@ package tenant_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 
-	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	standin "github.com/tandem-k8s/tandem/test/podresources"
 	"github.com/tandem-k8s/tandem/test/podsapi"
 )
 
@@ -108,23 +104,7 @@ func resources(pod *corev1.Pod, held map[string][]string) *podresources.PodResou
 // a daemon that uses the source.
 func (p *pods) serve(t testing.TB, dir, source string) (flags []string) {
 	t.Helper()
-	socket := kubelet.PodResourcesSocket(dir)
-	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(server, p)
-	var served sync.WaitGroup
-	served.Go(func() {
-		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { server.Stop(); served.Wait() })
+	standin.Serve(t, dir, p)
 	if source == https {
 		e := podsapi.ServeHTTPS(t, func() ([][]byte, error) {
 			return p.list(func(pod *corev1.Pod) ([]byte, error) { return json.Marshal(pod) })

@@ -15,10 +15,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	standin "github.com/tandem-k8s/tandem/test/podresources"
 )
 
 // goesByGPUs is a kubelet that goes by a device of amd.com/gpu.
@@ -38,27 +39,27 @@ func TestAskKubelet(t *testing.T) {
 	t.Parallel()
 	yes, no := true, false
 	for name, c := range map[string]struct {
-		kubelet func(t *testing.T, socket string)
+		kubelet func(t *testing.T, dir string)
 		state   string
 		gpu, vf *bool // registered
 	}{
 		"no folder": {func(*testing.T, string) {}, kubeletUnknown, nil, nil},
-		"no socket": {func(t *testing.T, socket string) { folder(t, socket) }, kubeletDown, nil, nil},
-		"dead": {func(t *testing.T, socket string) {
-			listener := listen(t, socket)
+		"no socket": {func(t *testing.T, dir string) { folder(t, dir) }, kubeletDown, nil, nil},
+		"dead": {func(t *testing.T, dir string) {
+			listener := listen(t, dir)
 			listener.SetUnlinkOnClose(false)
 			listener.Close()
 		}, kubeletDown, nil, nil},
-		"silent": {func(t *testing.T, socket string) { listen(t, socket) }, kubeletDown, nil, nil},
-		"up":     {func(t *testing.T, socket string) { serve(t, socket, goesByGPUs{}) }, kubeletUp, &yes, &no},
-		"of before": {func(t *testing.T, socket string) {
-			serve(t, socket, podresources.UnimplementedPodResourcesListerServer{})
+		"silent": {func(t *testing.T, dir string) { listen(t, dir) }, kubeletDown, nil, nil},
+		"up":     {func(t *testing.T, dir string) { standin.Serve(t, dir, goesByGPUs{}) }, kubeletUp, &yes, &no},
+		"of before": {func(t *testing.T, dir string) {
+			standin.Serve(t, dir, podresources.UnimplementedPodResourcesListerServer{})
 		}, kubeletUp, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			c.kubelet(t, filepath.Join(dir, "pod-resources", "kubelet.sock"))
+			c.kubelet(t, dir)
 			s := Status{Resources: []Resource{
 				{Name: "amd.com/gpu", Devices: []Device{{ID: "a", State: "free"}}},
 				{Name: "tandem.dev/vf", Devices: []Device{{State: "unhealthy"}, {State: "allocated"}}},
@@ -77,31 +78,24 @@ func TestAskKubelet(t *testing.T) {
 	}
 }
 
-func folder(t *testing.T, socket string) {
+// folder makes the folder of a kubelet's PodResources, and returns the socket.
+func folder(t *testing.T, dir string) (socket string) {
 	t.Helper()
+	socket = kubelet.PodResourcesSocket(dir)
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	return socket
 }
 
-func listen(t *testing.T, socket string) *net.UnixListener {
+func listen(t *testing.T, dir string) *net.UnixListener {
 	t.Helper()
-	folder(t, socket)
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: folder(t, dir), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
 	return listener
-}
-
-func serve(t *testing.T, socket string, answers podresources.PodResourcesListerServer) {
-	t.Helper()
-	server := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(server, answers)
-	listener := listen(t, socket)
-	go func() { _ = server.Serve(listener) }() // until stopped
-	t.Cleanup(server.Stop)
 }
 
 // newText returns a text of one line.
