@@ -84,8 +84,8 @@ func TestMarkDistances(t *testing.T) {
 	}
 }
 
-// hintsRow counts, on recorded machines, the containers of k GPUs and k VFs that are refused with hints in any
-// case and without the key, and the near pairs lost without the key.
+// hintsRow counts, on recorded machines, the containers of k GPUs and k VFs that are refused with hints in
+// any case and without the key, and the near pairs lost without the key.
 type hintsRow struct{ refused, byRule, lost int }
 
 // TestHintsOfMachines: without the key excludeTopology, no recorded machine refuses a container of k GPUs and

@@ -23,8 +23,8 @@ import (
 )
 
 // matching is a scheduler of Kubernetes 1.34 with NodeResourceTopologyMatch, the last one that the plugin is
-// served for: older than Kubernetes lets a scheduler be, which is one minor version behind the API server. The
-// plugin reserves what pods ask for until it reads the node anew.
+// served for: older than Kubernetes lets a scheduler be, which is one minor version behind the API server.
+// The plugin reserves what pods ask for until it reads the node anew.
 var matching = choice{schedulers: []started{{
 	program: "nrtmatch", name: "default-scheduler", profiles: mostAllocated + `
   - name: NodeResourceTopologyMatch
