@@ -49,7 +49,7 @@ func Serve(t testing.TB, kubeletDir string, server v1.PodResourcesListerServer) 
 // Listen serves services at a socket, whose folder it makes, until the end of the test.
 func Listen(t testing.TB, socket string, register func(*grpc.Server)) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := net.Listen("unix", socket)
