@@ -97,8 +97,9 @@ func checkQuoted(t *testing.T, page, readme, printed string, documented []float6
 	}
 	thousands := func(n float64) string { return fmt.Sprintf("%d,%03d", int(n)/1000, int(n)%1000) }
 	for _, quote := range []string{
-		fmt.Sprintf("on %d servers about %s of %s pairs", len(paired), thousands(documented[0]),
+		fmt.Sprintf("on the %d servers with NICs about %s of %s pairs", len(paired), thousands(documented[0]),
 			thousands(documented[1])),
+		fmt.Sprintf("places pods on all %d servers", len(machineNames())),
 		"about " + thousands(10*math.Round(documented[4]/10)) + " pairs share a switch",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(readme), " "), quote) {
