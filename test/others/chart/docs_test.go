@@ -58,7 +58,7 @@ func TestDocumentedHelm(t *testing.T) {
 			t.Errorf("%s: %v", c, err)
 		}
 		rest := flags.Args()
-		if len(rest) == 2 && (rest[0] == "uninstall" || rest[0] == "test") {
+		if len(rest) == 2 && slices.Contains([]string{"uninstall", "test", "rollback"}, rest[0]) {
 			continue
 		}
 		if len(rest) != 3 || !slices.Contains([]string{"install", "upgrade"}, rest[0]) ||
