@@ -244,8 +244,9 @@ func (e *ended) learnFreed(containers []*Holder) {
 	now := e.moment()
 	listed, offered := e.single == nil && e.Life == now.Life, map[string]bool{}
 	for _, h := range containers {
-		free := func(d kubelet.Device) bool { return e.isFree(h, d) }
-		offered[podKey(h)] = offered[podKey(h)] || h.Devices.Has(free)
+		if !listed && h.Devices.Has(func(d kubelet.Device) bool { return e.isFree(h, d) }) {
+			offered[podKey(h)] = true
+		}
 	}
 	for _, h := range containers {
 		pod := podKey(h)
