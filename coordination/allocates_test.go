@@ -16,7 +16,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // listsNever asks about GPUs for a while, and fails if the coordinator calls List meanwhile.
@@ -95,16 +94,7 @@ func TestEndOfAnEarlierAllocate(t *testing.T) {
 // A stream that breaks is not the end of the plugin: its Allocate is still open.
 func TestBrokenStreamEndsNoAllocate(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *Node, *Member, *lockedBuffer){
-		"a panic of the server": func(t *testing.T, server *Node, m *Member, log *lockedBuffer) {
-			c := server.election.serving.Load().coordinator
-			own := c.Machine
-			c.Machine = refreshed{own, func(device.Announcement) error { panic("a mistake") }}
-			m.Publish(device.Announcement{
-				Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
-			})
-			log.await(t, "lost the coordination server")
-			c.Machine = own
-		},
+		"a panic of the server": breakStream,
 		"a rejected announcement of another resource of the plugin": func(
 			t *testing.T, _ *Node, m *Member, log *lockedBuffer,
 		) {
@@ -157,14 +147,8 @@ func TestEndWithoutDevices(t *testing.T) {
 // A plugin of the version before tells the end of each Allocate over Join, in a message that announces
 // nothing and gets no response. A server that ends the membership for it is taken for foreign.
 func TestEndOfAnOlderPlugin(t *testing.T) {
-	dir := filepath.Join(shortDir(t), "run")
-	start(t, dir)
-	conn, err := dialRunDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	stream, err := api.NewCoordinationClient(conn).Join(t.Context(), grpc.WaitForReady(true))
+	_, client := startAndDial(t)
+	stream, err := client.Join(t.Context(), grpc.WaitForReady(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,13 +187,7 @@ func TestBrokenStreamEndsNoLongAllocate(t *testing.T) {
 	c := server.election.serving.Load().coordinator
 	looks := countLooks(c)
 	allocate(t, members[vfs], "vf0")
-	own := c.Machine
-	c.Machine = refreshed{own, func(device.Announcement) error { panic("a mistake") }}
-	members[vfs].Publish(device.Announcement{
-		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
-	})
-	log.await(t, "lost the coordination server")
-	c.Machine = own
+	breakStream(t, server, members[vfs], log)
 	<-time.After(1100 * time.Millisecond)
 	listsNever(t, members[gpus], looks)
 }

@@ -49,6 +49,19 @@ func shortDir(t testing.TB) string {
 	return dir
 }
 
+// startAndDial starts a plugin in a new run folder, and returns the folder and a client of the plugin.
+func startAndDial(t *testing.T) (dir string, client api.CoordinationClient) {
+	t.Helper()
+	dir = filepath.Join(shortDir(t), "run")
+	start(t, dir)
+	conn, err := dialRunDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return dir, api.NewCoordinationClient(conn)
+}
+
 // heldDir makes a run folder whose lock and socket are ours, as those of a server that is to misbehave.
 func heldDir(t *testing.T) (dir string, listener *net.UnixListener) {
 	t.Helper()

@@ -66,6 +66,19 @@ func TestPanicCostsOneAnswer(t *testing.T) {
 	}
 }
 
+// breakStream ends the stream of a plugin by a mistake of the server.
+func breakStream(t *testing.T, server *Node, vf *Member, log *lockedBuffer) {
+	t.Helper()
+	c := server.election.serving.Load().coordinator
+	own := c.Machine
+	c.Machine = refreshed{own, func(device.Announcement) error { panic("a mistake") }}
+	vf.Publish(device.Announcement{
+		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
+	})
+	log.await(t, "lost the coordination server")
+	c.Machine = own
+}
+
 // hang has the coordinator of a node hang in a decision until it is let go.
 func hang(n *Node) (letGo func()) {
 	c := n.election.serving.Load().coordinator

@@ -59,6 +59,23 @@ func pausable(t *testing.T) (c *admission.Coordinator, gpu, vf *Member, gate *sy
 	return server.election.serving.Load().coordinator, gpu, vf, gate
 }
 
+// reportWhilePaused reports an Allocate to a stopped server, which then goes on and answers.
+func reportWhilePaused(t *testing.T, vf *Member, gate *sync.RWMutex) *Allocate {
+	t.Helper()
+	next := vf.StartAllocate(t.Context(), []string{"vf0"})
+	reported := make(chan error)
+	go func() {
+		_, err := vf.report(t.Context(), next)
+		reported <- err
+	}()
+	<-time.After(10 * time.Millisecond)
+	gate.Unlock()
+	if err := <-reported; err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
 // A server that was stopped reads the end of an Allocate and the next Allocate of the device at once: of an
 // init container and an app container, or of a rejected pod and the next one. The next one is open.
 func TestNextAllocateAfterAPause(t *testing.T) {
@@ -76,17 +93,7 @@ func TestNextAllocateAfterAPause(t *testing.T) {
 					a = allocate(t, vf, "vf0")
 				}
 				vf.Returned(t.Context(), a, false)
-				next := vf.StartAllocate(t.Context(), []string{"vf0"})
-				reported := make(chan error)
-				go func() {
-					_, err := vf.report(t.Context(), next)
-					reported <- err
-				}()
-				<-time.After(10 * time.Millisecond)
-				gate.Unlock()
-				if err := <-reported; err != nil {
-					t.Fatal(err)
-				}
+				next := reportWhilePaused(t, vf, gate)
 				looks.Store(0)
 				for range 5 {
 					if choose(t, gpu, []string{"gpu0"}, nil, 1); looks.Load() > 0 {
@@ -107,17 +114,7 @@ func TestLateFailureAfterAPause(t *testing.T) {
 		a := allocate(t, vf, "vf0")
 		gate.Lock()
 		vf.Returned(t.Context(), a, true) // the plugin waits in vain: the next pod comes
-		next := vf.StartAllocate(t.Context(), []string{"vf0"})
-		reported := make(chan error)
-		go func() {
-			_, err := vf.report(t.Context(), next)
-			reported <- err
-		}()
-		<-time.After(10 * time.Millisecond)
-		gate.Unlock()
-		if err := <-reported; err != nil {
-			t.Fatal(err)
-		}
+		next := reportWhilePaused(t, vf, gate)
 		<-time.After(20 * time.Millisecond)
 		if !isHeld(c) {
 			t.Fatal("the device of a container is free")

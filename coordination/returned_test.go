@@ -14,10 +14,8 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // countLooks makes List of the coordinator's kubelet fail, and counts its calls.
@@ -103,15 +101,8 @@ func TestAllocateBesideAHungServer(t *testing.T) {
 // A plugin that the server answers, and that has lost only its stream, reports the end of an Allocate.
 func TestReturnedWithoutAStream(t *testing.T) {
 	server, members, log := serverAndClient(t)
-	c := server.election.serving.Load().coordinator
-	own := c.Machine
-	c.Machine = refreshed{own, func(device.Announcement) error { panic("a mistake") }}
-	members[vfs].Publish(device.Announcement{
-		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
-	})
-	log.await(t, "lost the coordination server")
-	c.Machine = own
-	looks := countLooks(c)
+	breakStream(t, server, members[vfs], log)
+	looks := countLooks(server.election.serving.Load().coordinator)
 	members[vfs].Returned(t.Context(), allocate(t, members[vfs], "vf0"), false)
 	if choose(t, members[gpus], offered[gpus], nil, 1); looks.Load() == 0 {
 		t.Error("the server takes the Allocate for open")

@@ -5,7 +5,6 @@ package coordination
 import (
 	"bytes"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -107,13 +106,7 @@ func TestServerOfAnotherVersion(t *testing.T) {
 
 // An older client of the same major version is served; one of another is told why it is not.
 func TestClientsOfOtherVersions(t *testing.T) {
-	dir := filepath.Join(shortDir(t), "run")
-	start(t, dir)
-	conn, err := dialRunDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	dir, client := startAndDial(t)
 	for _, tc := range []struct {
 		version *api.Version
 		code    codes.Code
@@ -124,7 +117,7 @@ func TestClientsOfOtherVersions(t *testing.T) {
 		{&api.Version{Major: protocol.major + 1}, codes.Unimplemented},
 		{&api.Version{Major: protocol.major - 1, Minor: 9}, codes.Unimplemented},
 	} {
-		stream, err := api.NewCoordinationClient(conn).Join(t.Context(), grpc.WaitForReady(true))
+		stream, err := client.Join(t.Context(), grpc.WaitForReady(true))
 		if err != nil {
 			t.Fatal(err)
 		}
