@@ -222,6 +222,14 @@ func NewUnit(function Address, part string, shared bool) Unit {
 	return unit
 }
 
+// ParseUnit returns the function and the part in a unit's name, "" for the whole function, or an error for a
+// name without an address.
+func ParseUnit(name string) (function Address, part string, err error) {
+	address, part, _ := strings.Cut(name, "/")
+	function, err = ParseAddress(address)
+	return function, part, err
+}
+
 // MIGFunction returns the function that a MIG device is a part of, false for any other unit. With MIG off,
 // the node of the function gives a container with the part the whole GPU. A partition of an AMD GPU has a
 // node of its own, and the function's is that of the first partition, however the card is partitioned.

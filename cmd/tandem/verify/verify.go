@@ -192,15 +192,15 @@ func (r *Verification) comparePairs(tree *topology.Tree, file string, told pairs
 	switch {
 	case len(r.Failures) > failures:
 		r.PairsFile = "differs"
-	case slices.ContainsFunc(r.VFs, func(vf VF) bool { return !names(told, vf.Address) }):
+	case slices.ContainsFunc(r.VFs, func(vf VF) bool { return !namesVF(told, vf.Address) }):
 		r.PairsFile = "partial"
 	default:
 		r.PairsFile = "agrees"
 	}
 }
 
-// names reports whether a pairs file names a VF.
-func names(told pairs.File, vf topology.Address) bool {
+// namesVF reports whether a pairs file names a VF.
+func namesVF(told pairs.File, vf topology.Address) bool {
 	return slices.ContainsFunc(told.Pairs, func(p pairs.Pair) bool { return p.VF.Address == vf })
 }
 

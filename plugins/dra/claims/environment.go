@@ -105,38 +105,43 @@ func (m *composition) listKept(claims []Claim) []Claim {
 func (m *composition) findGone(c Claim) string {
 	for _, first := range c.firstOfGroups() {
 		for _, other := range m.claims {
-			for _, p := range inGroup([]Claim{other}, first.Group) {
-				what := m.findGoneOf(p)
-				switch {
-				case what == "":
-				case other.UID == c.UID:
-					return fmt.Sprintf("%s has %s", c, what)
-				default:
-					return fmt.Sprintf("%s is used with %s, and that has %s", c, other, what)
-				}
+			what := m.findGoneIn(inGroup([]Claim{other}, first.Group))
+			switch {
+			case what == "":
+			case other.UID == c.UID:
+				return fmt.Sprintf("%s has %s", c, what)
+			default:
+				return fmt.Sprintf("%s is used with %s, and that has %s", c, other, what)
 			}
 		}
 	}
 	return ""
 }
 
-// findGoneOf names a claim's device with its first GPU or VF that the node no longer has, "" for none. A GPU
-// of a card that was partitioned anew is another GPU.
-func (m *composition) findGoneOf(p Prepared) string {
-	machine := m.index.state.Machine
-	for _, id := range p.GPUs {
-		g, known := m.index.gpus[id]
-		isAnother := known && !machine.Unread[g.Card] && p.isPartitionedAnew(g.Parts)
-		if isAnother || machine.LacksGPU(coordination.ClaimUnitOf(id, p.Units)) {
-			return fmt.Sprintf("device %s with GPU %s", p.Device, id)
+// findGoneIn names the first of some devices, with its GPU or VF that the node no longer has; "" for none.
+func (m *composition) findGoneIn(devices []Prepared) string {
+	for _, p := range devices {
+		for _, id := range p.GPUs {
+			if m.lacksGPU(p, id) {
+				return fmt.Sprintf("device %s with GPU %s", p.Device, id)
+			}
 		}
-	}
-	for _, id := range p.VFs {
-		if pools.IsGone(m.Host.Sys, coordination.ClaimUnitOf(id, p.Units)) {
-			return fmt.Sprintf("device %s with VF %s", p.Device, id)
+		for _, id := range p.VFs {
+			if pools.IsGone(m.Host.Sys, coordination.ClaimUnitOf(id, p.Units)) {
+				return fmt.Sprintf("device %s with VF %s", p.Device, id)
+			}
 		}
 	}
 	return ""
+}
+
+// lacksGPU reports whether the node no longer has a GPU of a device. A GPU of a card that was partitioned
+// anew is another GPU.
+func (m *composition) lacksGPU(p Prepared, id string) bool {
+	machine := m.index.state.Machine
+	g, known := m.index.gpus[id]
+	isAnother := known && !machine.Unread[g.Card] && p.isPartitionedAnew(g.Parts)
+	return isAnother || machine.LacksGPU(coordination.ClaimUnitOf(id, p.Units))
 }
 
 // isPartitionedAnew reports whether a card with a number of partitions has not those of the device. Of two

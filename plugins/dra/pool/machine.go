@@ -101,8 +101,7 @@ func (m Machine) LacksGPU(unit string) bool {
 	if slices.ContainsFunc(m.GPUs, func(g GPU) bool { return g.Unit().Name == unit }) {
 		return false
 	}
-	function, _, _ := strings.Cut(unit, "/")
-	card, unknown := topology.ParseAddress(function)
+	card, _, unknown := topology.ParseUnit(unit)
 	_, isThere := m.Tree.Device(card)
 	return unknown == nil && !isThere || !m.Unread[card]
 }

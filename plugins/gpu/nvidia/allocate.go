@@ -62,10 +62,10 @@ func (b *Backend) Edits(devices []gpu.Device) (edits container.Edits) {
 	for _, mode := range b.config.enabledModes() {
 		edits.Set("NVIDIA_"+strings.ToUpper(mode), "enabled")
 	}
-	if all && b.config.forClaims {
-		edits.Set(visibleDevices, "void")
-	}
 	if all {
+		if b.config.forClaims {
+			edits.Set(visibleDevices, "void")
+		}
 		return edits
 	}
 	if has(listEnvVar) {

@@ -102,8 +102,7 @@ func (d Device) Gone(sys fs.FS) bool {
 // IsGone reports whether the machine no longer has a device, by the name of its unit; false for a name that
 // has no function.
 func IsGone(sys fs.FS, unit string) bool {
-	function, aux, _ := strings.Cut(unit, "/")
-	address, err := topology.ParseAddress(function)
+	address, aux, err := topology.ParseUnit(unit)
 	return err == nil && Device{Address: address, Aux: aux}.Gone(sys)
 }
 
