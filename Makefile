@@ -51,20 +51,18 @@ help: ## List the targets
 # built as the others are, and without NVIDIA.
 CC_FOUND  := $(shell command -v $(CC) >/dev/null && echo 1 || echo 0)
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
-LAZY       := -extldflags=-Wl,-z,lazy
-export GOFLAGS    := $(GOFLAGS) -ldflags=$(LAZY)
+
+# Neither programs nor tests have a debugger's data: stack traces do not need it, nodes pull the image, and the linker takes a third less.
+export GOFLAGS    := $(GOFLAGS) '-ldflags=-s -w -extldflags=-Wl,-z,lazy'
 
 # Without gRPC's request tracing, which nobody looks at here, the linker can leave out a sixth of the code.
 TAGS      := grpcnotrace
 
-# Nodes pull the image: it has no debugger's data. Stack traces do not need it.
-SMALL      := -ldflags='-s -w $(LAZY)'
-
 .PHONY: build
 build: ## Build tandem (also as kubectl-tandem), tandem-lab, tandem-gpu, tandem-rdma, tandem-dra and config-manager into bin
-	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-rdma ./cmd/config-manager
+	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-rdma ./cmd/config-manager
 	ln -sf tandem $(BIN)/kubectl-tandem
-	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem-gpu ./cmd/tandem-dra
+	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
 # The scheduler of Kubernetes 1.37, or of 1.36 with SCHEDULER=1.36.3. None serves an API server of a version before its own: that one does
 # not let it list what is new.
@@ -103,8 +101,9 @@ test: ## Run the root module's tests: the built daemons with a fake kubelet, a t
 check: $(CHECKS) ## Run the tests that make test shortens or omits: the check-* targets in sequence
 
 .PHONY: check-own
-check-own: ## Run all tests of the root module with the race detector
-	$(PROGRESS) "own packages with the race detector" go test -race -timeout 60m ./...
+check-own: ## Run all tests of the root module, and those of make test with the race detector
+	$(PROGRESS) "own packages, all random cases" go test -vet=off -tags $(TAGS) -timeout 60m ./...
+	$(PROGRESS) "own packages with the race detector" go test -race -short -vet=off -tags $(TAGS) -timeout 60m ./...
 
 .PHONY: check-release
 # The tests of other modules have -count=1: go test caches a result without regard to files outside the module, such as the chart, the
@@ -274,7 +273,7 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 .PHONY: plan
 plan: ## Build only tandem, and show the devices of a container on a recorded machine
 	@$(PROGRESS) "build tandem, a minute the first time" \
-		env CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem
+		env CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem
 	@echo "A container asks for 4 GPUs and 4 VFs on a recorded server with eight MI300X. Tandem's plan, the pairs on one switch (PIX) each:"; echo
 	@$(BIN)/tandem plan --gpus 4 --vfs 4 --machine test/machines/oci-mi300x-derived.txt
 	@echo
@@ -285,13 +284,13 @@ MACHINE ?= test/machines/oci-mi300x-derived.txt
 .PHONY: play
 play: ## Build the plugins, and try them at a prompt and on a page, on the recorded machine MACHINE
 	@$(PROGRESS) "build tandem, tandem-lab and the plugins; it takes minutes the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
-		-trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/play/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-gpu ./cmd/tandem-rdma
+		-trimpath -buildvcs=$(STAMP) -o $(BIN)/play/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-gpu ./cmd/tandem-rdma
 	@$(BIN)/play/tandem-lab play --serve :0 --machine $(MACHINE)
 
 .PHONY: simulate
 simulate: ## Build tandem-lab, and compare placement strategies on random containers, on common server A or a recorded MACHINE
 	@$(PROGRESS) "build tandem-lab, a minute the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
-		-trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/play/ ./cmd/tandem-lab
+		-trimpath -buildvcs=$(STAMP) -o $(BIN)/play/ ./cmd/tandem-lab
 	@$(BIN)/play/tandem-lab simulate $(if $(filter-out file,$(origin MACHINE)),--machine $(MACHINE))
 
 # Without a C compiler the demo leaves the NVIDIA machines out.
@@ -410,15 +409,15 @@ image-root: build ## Write the files of the container image into bin/root, for t
 .PHONY: build-amd64 build-arm64
 build-amd64 build-arm64: build-%:
 	@command -v $(CROSS_$*)gcc >/dev/null || echo "tandem-gpu for $* gets AMD's GPUs alone: there is no $(CROSS_$*)gcc"
-	CGO_ENABLED=0 GOARCH=$* go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-rdma ./cmd/config-manager
+	CGO_ENABLED=0 GOARCH=$* go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/$*/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-rdma ./cmd/config-manager
 	CGO_ENABLED=$$(command -v $(CROSS_$*)gcc >/dev/null && echo 1 || echo 0) CC=$(CROSS_$*)gcc GOARCH=$* \
-		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem-gpu ./cmd/tandem-dra
+		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/$*/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
 # For Macs only tandem, also as kubectl-tandem, and tandem-lab.
 .PHONY: build-darwin
 build-darwin: ## Build tandem and tandem-lab for macOS into bin/darwin-amd64 and bin/darwin-arm64
 	@set -e; for arch in amd64 arm64; do echo "build tandem for macOS on $$arch"; CGO_ENABLED=0 GOOS=darwin GOARCH=$$arch \
-		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/darwin-$$arch/ ./cmd/tandem ./cmd/tandem-lab; done
+		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/darwin-$$arch/ ./cmd/tandem ./cmd/tandem-lab; done
 
 # What a release has, for the two architectures of nodes: HERE is this machine's, THERE the other one.
 RELEASE  := $(BIN)/release
