@@ -21,7 +21,7 @@ import (
 // listsNever asks about GPUs for a while, and fails if the coordinator calls List meanwhile.
 func listsNever(t *testing.T, m *Member, looks *atomic.Int32) {
 	t.Helper()
-	for start := time.Now(); time.Since(start) < 200*time.Millisecond; {
+	for start := time.Now(); time.Since(start) < 200*time.Millisecond; <-time.After(5 * time.Millisecond) {
 		if choose(t, m, []string{"gpu0"}, nil, 1); looks.Load() > 0 {
 			t.Fatalf("PodResources is listed while the Allocate of a VF is open, after %s", time.Since(start))
 		}
@@ -38,45 +38,47 @@ func listsSoon(t *testing.T, m *Member, looks *atomic.Int32) {
 	}
 }
 
-// A server that goes on after a plugin has waited in vain learns that the Allocate is over, whether the
-// Allocate or its end had no answer.
+// A server that goes on after a plugin has waited in vain learns that the Allocate is over. An Allocate
+// without devices, which the coordinator does not answer, is an Allocate like any other.
 func TestEndWithoutAnAnswer(t *testing.T) {
-	for name, answered := range map[string]bool{"no answer": false, "no answer to the end": true} {
+	for name, c := range map[string]struct {
+		ids       []string
+		answered  bool // the Allocate, and not its end
+		announces bool // the plugin, meanwhile
+	}{
+		"no answer":              {ids: []string{"vf0"}},
+		"no answer to the end":   {ids: []string{"vf0"}, answered: true},
+		"beside an announcement": {ids: []string{"vf0"}, announces: true},
+		"without devices":        {},
+	} {
 		t.Run(name, func(t *testing.T) {
 			server, members, _ := serverAndClient(t)
-			looks := countLooks(server.election.serving.Load().coordinator)
+			if c.announces {
+				defer publishSlowly(coordinatorOf(server), members[vfs])()
+			}
+			looks := countLooks(coordinatorOf(server))
 			var a *Allocate
-			if answered {
-				a = allocate(t, members[vfs], "vf0")
+			if c.answered {
+				a = allocate(t, members[vfs], c.ids...)
 			}
 			letGo := hang(server)
-			if !answered {
-				a = allocate(t, members[vfs], "vf0")
+			if !c.answered {
+				a = allocate(t, members[vfs], c.ids...)
 			}
 			members[vfs].Returned(t.Context(), a, false)
 			letGo()
 			listsSoon(t, members[gpus], looks)
+			if members[vfs].client.foreign.Load() {
+				t.Error("the plugin takes the server for one of another protocol")
+			}
 		})
 	}
-}
-
-// The end of an Allocate waits for no announcement.
-func TestEndBesideAnAnnouncement(t *testing.T) {
-	server, members, _ := serverAndClient(t)
-	c := server.election.serving.Load().coordinator
-	defer publishSlowly(c, members[vfs])()
-	looks := countLooks(c)
-	letGo := hang(server)
-	a := allocate(t, members[vfs], "vf0")
-	members[vfs].Returned(t.Context(), a, false)
-	letGo()
-	listsSoon(t, members[gpus], looks)
 }
 
 // The late end of an Allocate is not that of the next one of the same devices.
 func TestEndOfAnEarlierAllocate(t *testing.T) {
 	server, members, _ := serverAndClient(t)
-	c := server.election.serving.Load().coordinator
+	c := coordinatorOf(server)
 	release := publishSlowly(c, members[vfs])
 	letGo := hang(server)
 	a := allocate(t, members[vfs], "vf0")       // of a pod
@@ -91,7 +93,8 @@ func TestEndOfAnEarlierAllocate(t *testing.T) {
 	listsSoon(t, members[gpus], looks)
 }
 
-// A stream that breaks is not the end of the plugin: its Allocate is still open.
+// A plugin whose stream broke by a panic or a rejection pauses for electionPause, longer than maxUntold, and
+// lives: an Allocate that takes as long (a run directory that hangs) is still open.
 func TestBrokenStreamEndsNoAllocate(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *Node, *Member, *lockedBuffer){
 		"a panic of the server": breakStream,
@@ -105,10 +108,13 @@ func TestBrokenStreamEndsNoAllocate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server, members, log := serverAndClient(t)
-			looks := countLooks(server.election.serving.Load().coordinator)
+			looks := countLooks(coordinatorOf(server))
 			allocate(t, members[vfs], "vf0")
 			lose(t, server, members[vfs], log)
+			listsNever(t, members[gpus], looks)
+			<-time.After(1100 * time.Millisecond)
 			listsNever(t, members[gpus], looks)
 		})
 	}
@@ -125,41 +131,19 @@ func TestTakeoverDuringAnAllocate(t *testing.T) {
 		<-time.After(time.Millisecond)
 	}
 	_, gpu, _ := join(t, Config{RunDir: dir}, gpus, oneGPU, gpus, vfs) // the next process of the plugin
-	looks := countLooks(next.election.serving.Load().coordinator)
+	looks := countLooks(coordinatorOf(next))
 	listsNever(t, gpu, looks)
 	vf.Returned(t.Context(), a, false)
 	listsSoon(t, gpu, looks)
-}
-
-// An Allocate without devices, which the coordinator does not answer, is an Allocate like any other.
-func TestEndWithoutDevices(t *testing.T) {
-	server, members, _ := serverAndClient(t)
-	looks := countLooks(server.election.serving.Load().coordinator)
-	letGo := hang(server)
-	members[vfs].Returned(t.Context(), allocate(t, members[vfs]), false)
-	letGo()
-	listsSoon(t, members[gpus], looks)
-	if members[vfs].client.foreign.Load() {
-		t.Error("the plugin takes the server for one of another protocol")
-	}
 }
 
 // A plugin of the version before tells the end of each Allocate over Join, in a message that announces
 // nothing and gets no response. A server that ends the membership for it is taken for foreign.
 func TestEndOfAnOlderPlugin(t *testing.T) {
 	_, client := startAndDial(t)
-	stream, err := client.Join(t.Context(), grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stream.Recv(); err != nil {
-		t.Fatal(err)
-	}
 	m := oneVF.Encode(vfs, device.VF)
 	m.Version = &api.Version{Major: protocol.major, Minor: 4, Build: "before"}
-	if err := stream.Send(m); err != nil {
-		t.Fatal(err)
-	}
+	stream := joinAs(t, client, m)
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
@@ -178,18 +162,6 @@ func TestEndOfAnOlderPlugin(t *testing.T) {
 		t.Errorf("the server answers the end of an Allocate: %v", err)
 	case <-time.After(300 * time.Millisecond):
 	}
-}
-
-// A plugin whose stream broke by a panic or a rejection pauses for electionPause, longer than maxUntold, and
-// lives: an Allocate that takes as long (a run directory that hangs) is still open.
-func TestBrokenStreamEndsNoLongAllocate(t *testing.T) {
-	server, members, log := serverAndClient(t)
-	c := server.election.serving.Load().coordinator
-	looks := countLooks(c)
-	allocate(t, members[vfs], "vf0")
-	breakStream(t, server, members[vfs], log)
-	<-time.After(1100 * time.Millisecond)
-	listsNever(t, members[gpus], looks)
 }
 
 // brokenAllocates is a server in which the stream of open Allocates ends by a mistake, while Join goes on.
@@ -215,14 +187,8 @@ func (o *brokenAllocates) OpenAllocates(
 // Allocates as over after a second, so that the plugin has to connect again at once, not with its next
 // Allocate.
 func TestStreamOfAllocatesEndsAlone(t *testing.T) {
-	dir, listener := heldDir(t)
-	g := grpc.NewServer(grpc.Creds(peerCredentials{}))
 	broken := &brokenAllocates{otherServer{version: protocol}, make(chan struct{}, 100)}
-	api.RegisterCoordinationServer(g, broken)
-	done := make(chan error, 1)
-	go func() { done <- g.Serve(listener) }()
-	t.Cleanup(func() { g.Stop(); <-done })
-	startWith(t, Config{RunDir: dir})
+	startWith(t, Config{RunDir: serveOther(t, broken)})
 	<-broken.opened
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -237,7 +203,7 @@ func TestStreamOfAllocatesEndsAlone(t *testing.T) {
 // hangs in it, for example in a write to a disk: no later kubelet waits for it, and List is called again.
 func TestAllocateOfAKubeletThatIsGone(t *testing.T) {
 	server, members, _ := serverAndClient(t)
-	looks := countLooks(server.election.serving.Load().coordinator)
+	looks := countLooks(coordinatorOf(server))
 	ctx, cancel := context.WithCancel(t.Context()) // of the kubelet's call
 	a := members[vfs].StartAllocate(ctx, []string{"vf0"})
 	if _, _, err := members[vfs].Allocated(ctx, a); err != nil {

@@ -21,7 +21,7 @@ import (
 // What a plugin publishes counts as taken over when the server goes by it, not when it is sent.
 func TestAwaitTaken(t *testing.T) {
 	server, members, _ := serverAndClient(t)
-	c := server.election.serving.Load().coordinator
+	c := coordinatorOf(server)
 	release := publishSlowly(c, members[vfs])
 	select {
 	case <-members[vfs].announced.taken:

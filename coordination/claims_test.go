@@ -5,7 +5,6 @@ package coordination
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -52,35 +51,6 @@ func TestHolderOfRenamedDevice(t *testing.T) {
 	}
 }
 
-func TestReadClaims(t *testing.T) {
-	dir := t.TempDir()
-	if got, err := ReadClaimHolders(dir, ""); err != nil || len(got) > 0 {
-		t.Errorf("no driver was ever there: %v, %v", got, err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, ClaimsLock), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ReadClaimHolders(dir, ""); !errors.Is(err, ErrUnknownClaims) {
-		t.Errorf("a driver was there, and its file is gone: %v", err)
-	}
-	const adopted = `[{"uid":"uid-1","namespace":"","name":"","devices":null}]`
-	for content, want := range map[string]string{
-		`{"version":1,`:                           "unexpected end",
-		`{"version":2,"checksum":0,"claims":[]}`:  "newer version",
-		`{"version":1,"checksum":99,"claims":[]}`: "checksum",
-		// as an earlier version of the DRA driver wrote it in place of a damaged file
-		fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`,
-			crc32.ChecksumIEEE([]byte(adopted)), adopted): "UID uid-1",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, ClaimsFile), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ReadClaimHolders(dir, ""); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v lacks %q", content, err, want)
-		}
-	}
-}
-
 // hasHolder reports whether a device has a holder.
 func hasHolder(holders ClaimHolders, id string) bool {
 	return holders.Has(id, topology.UnitOfID(id))
@@ -89,20 +59,24 @@ func hasHolder(holders ClaimHolders, id string) bool {
 // writeClaim writes the DRA driver's checkpoint, with a claim for some devices.
 func writeClaim(t *testing.T, kubeletDir string, gpus ...string) {
 	t.Helper()
-	claims, err := json.Marshal([]map[string]any{{
+	content := encodeClaim(t, map[string]any{
 		"namespace": "team", "name": "a", "devices": []map[string]any{{"gpus": gpus}},
-	}})
+	})
+	name := filepath.Join(kubeletDir, "plugins", DRADriver, ClaimsFile)
+	err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o750), os.WriteFile(name, []byte(content), 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(kubeletDir, "plugins", DRADriver, ClaimsFile)
-	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
+}
+
+// encodeClaim returns the content of a checkpoint with a claim.
+func encodeClaim(t *testing.T, claim map[string]any) string {
+	t.Helper()
+	content, err := EncodeClaims([]map[string]any{claim})
+	if err != nil {
 		t.Fatal(err)
 	}
-	content := fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`, crc32.ChecksumIEEE(claims), claims)
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	return string(content)
 }
 
 // TestWithheld: the devices of a claim are withheld until the claim is unprepared, together with their
@@ -182,31 +156,27 @@ func TestNeverPrepared(t *testing.T) {
 }
 
 // TestWithheldUnknown: without an earlier read, a file that does not tell the devices of all claims withholds
-// all devices, with a remark that names the file, until it can be read.
+// all devices, with a remark that names the file and why, until it can be read.
 func TestWithheldUnknown(t *testing.T) {
-	adopted, err := json.Marshal([]map[string]any{
-		{"uid": "uid-train", "namespace": "", "name": "", "devices": nil},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string]string{
-		"damaged":         "{",
-		"gone":            "",
-		"a newer version": `{"version":2,"checksum":0,"claims":[]}`,
+	for name, c := range map[string]struct{ content, why string }{
+		"damaged":          {`{"version":1,`, "unexpected end"},
+		"gone":             {"", "the file is gone"},
+		"a newer version":  {`{"version":2,"checksum":0,"claims":[]}`, "newer version"},
+		"another checksum": {`{"version":1,"checksum":99,"claims":[]}`, "checksum"},
 		// an earlier version of the DRA driver wrote such a claim in place of a damaged file
-		"an adopted claim": fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`,
-			crc32.ChecksumIEEE(adopted), adopted),
+		"an adopted claim": {
+			encodeClaim(t, map[string]any{"uid": "uid-1", "namespace": "", "name": "", "devices": nil}), "UID uid-1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			writeClaim(t, dir)
 			log := &bytes.Buffer{}
 			file := filepath.Join(dir, "plugins", DRADriver, ClaimsFile)
-			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if content == "" {
+			if c.content == "" {
 				lock := filepath.Join(filepath.Dir(file), ClaimsLock)
 				if err := errors.Join(os.Remove(file), os.WriteFile(lock, nil, 0o600)); err != nil {
 					t.Fatal(err)
@@ -219,9 +189,11 @@ func TestWithheldUnknown(t *testing.T) {
 			if holders := w.newest.Get(); !hasHolder(holders, "0000:11:00.0") || !hasHolder(holders, "GPU-1::3") {
 				t.Errorf("withheld: %v", holders)
 			}
-			remark, remedy := w.newest.Get().Why(), ClaimsRemedy(w.dir)
-			if !strings.Contains(remark, file) || !strings.Contains(remark, remedy) {
-				t.Errorf("remark %q", remark)
+			remark := w.newest.Get().Why()
+			for _, words := range []string{file, c.why, ErrUnknownClaims.Error(), ClaimsRemedy(w.dir)} {
+				if !strings.Contains(remark, words) {
+					t.Errorf("remark %q lacks %q", remark, words)
+				}
 			}
 			if told := strings.Count(log.String(), "level=ERROR"); told != 1 {
 				t.Errorf("told %d times: %s", told, log)

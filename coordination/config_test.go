@@ -5,7 +5,6 @@ package coordination
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,70 +22,36 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// TestPolicyWithDropIn: the kubelet's file names a policy, and a drop-in has the
-// required one into the folder of drop-ins, which overrides the file. The coordinator plans by the policy of
-// the folder if the folder is known, and otherwise by none of the file's.
+// TestPolicyWithDropIn: the kubelet's file names a policy, and a drop-in overrides it by the required one with
+// an option. The coordinator plans by the rule of the folder if the folder is known, and otherwise by none of
+// the file's.
 func TestPolicyWithDropIn(t *testing.T) {
 	dir := t.TempDir()
 	const header = "apiVersion: " + kubelet.ConfigVersion + "\nkind: " + kubelet.ConfigKind + "\n"
-	for name, policy := range map[string]model.Policy{
-		kubelet.ConfigFile: model.PolicyNone, "kubelet.conf.d/99-tandem.conf": model.Restricted,
+	for name, content := range map[string]string{
+		kubelet.ConfigFile: header + "topologyManagerPolicy: none\n",
+		"kubelet.conf.d/99-tandem.conf": header + "topologyManagerPolicy: restricted\n" +
+			"topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}\n",
+		"devices/system/node/node0/distance": "10 21", "devices/system/node/node1/distance": "21 10",
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		content := header + "topologyManagerPolicy: " + string(policy) + "\n"
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte(content), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	file := filepath.Join(dir, kubelet.ConfigFile)
-	for folder, want := range map[string]model.Policy{
-		"": "", filepath.Join(dir, "kubelet.conf.d"): model.Restricted,
-		filepath.Join(dir, "none"): model.PolicyNone,
-	} {
-		files := kubelet.ConfigFiles{Config: file, Dir: folder}
-		k := newNodeKubelet(&Config{Kubelet: files, SysRoot: dir, Log: slog.New(slog.DiscardHandler)},
-			&machine{tree: noTree()}, nil)
-		if m, err := k.TopologyManager(); m.Rule.Policy != want && want != "" || (err != nil) != (want == "") {
-			t.Errorf("drop-ins in %q: the coordinator plans by %+v, %v; want %q", folder, m, err, want)
-		}
-	}
-}
-
-func noTree() *topology.Tree { return topology.Assemble(nil, nil, []int{0, 1}) }
-
-// TestRuleOfOptions: options count, and with one that is not understood the rule is unknown, which refuses
-// nobody.
-func TestRuleOfOptions(t *testing.T) {
-	dir := t.TempDir()
-	files := kubelet.ConfigFiles{Config: filepath.Join(dir, "config.yaml"), Dir: dir}
-	for node, distances := range []string{"10 21", "21 10"} {
-		folder := filepath.Join(dir, fmt.Sprintf("devices/system/node/node%d", node))
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, "distance"), []byte(distances), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for option, want := range map[string]model.Rule{
-		"": {Policy: model.Restricted, Machine: 3},
-		`prefer-closest-numa-nodes: "true"`: {
+	for folder, want := range map[string]model.Rule{
+		"": {},
+		filepath.Join(dir, "kubelet.conf.d"): {
 			Policy: model.Restricted, Machine: 3, Distances: [][]int{{10, 21}, {21, 10}},
 		},
-		`max-allowable-numa-nodes: "16"`: {Policy: model.Restricted, Machine: 3, MaxNodes: 16},
-		`prefer-far-numa-nodes: "true"`:  {},
+		filepath.Join(dir, "none"): {Policy: model.PolicyNone, Machine: 3},
 	} {
-		content := "apiVersion: " + kubelet.ConfigVersion + "\nkind: " + kubelet.ConfigKind +
-			"\ntopologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {" + option + "}\n"
-		if err := os.WriteFile(files.Config, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		m, err := readManager(files, os.DirFS(dir), noTree())
-		if (err != nil) != (want.Policy == "") || err == nil && !reflect.DeepEqual(m.Rule, want) {
-			t.Errorf("option %q: %+v, %v; want %+v", option, m, err, want)
+		files := kubelet.ConfigFiles{Config: filepath.Join(dir, kubelet.ConfigFile), Dir: folder}
+		k := newNodeKubelet(&Config{Kubelet: files, SysRoot: dir, Log: slog.New(slog.DiscardHandler)},
+			&machine{tree: topology.Assemble(nil, nil, []int{0, 1})}, nil)
+		if m, err := k.TopologyManager(); !reflect.DeepEqual(m.Rule, want) || (err != nil) != (folder == "") {
+			t.Errorf("drop-ins in %q: the coordinator plans by %+v, %v; want %+v", folder, m, err, want)
 		}
 	}
 }

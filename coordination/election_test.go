@@ -78,7 +78,7 @@ func drains(t *testing.T, name string) bool {
 	_, vf, stopClient := join(t, Config{RunDir: dir}, vfs, oneVF, gpus, vfs)
 	defer stopClient()
 	members := map[string]*Member{gpus: gpu, vfs: vf}
-	c := server.election.serving.Load().coordinator
+	c := coordinatorOf(server)
 	own, began, goOn := c.Kubelet, make(chan struct{}), make(chan struct{})
 	c.Kubelet = checkpoints{own, func() (kubelet.Checkpoint, error) {
 		close(began)
@@ -149,7 +149,7 @@ func TestLateWriteHoldsTheLock(t *testing.T) {
 // answers without it.
 func TestPanicCostsOneSource(t *testing.T) {
 	server, members, log := serverAndClient(t)
-	c := server.election.serving.Load().coordinator
+	c := coordinatorOf(server)
 	own := c.Kubelet
 	for _, mistake := range []func(){
 		func() { c.Pods = requests(func() (intent.Answer, error) { panic("a mistake") }) },
@@ -178,7 +178,7 @@ func TestPanicCostsOneSource(t *testing.T) {
 func TestPanicCostsOneAnnouncement(t *testing.T) {
 	t.Parallel()
 	server, members, log := serverAndClient(t)
-	c := server.election.serving.Load().coordinator
+	c := coordinatorOf(server)
 	own := c.Machine
 	var mistakes atomic.Int32
 	c.Machine = refreshed{own, func(a device.Announcement) error {

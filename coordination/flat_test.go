@@ -138,7 +138,7 @@ const decisions = 256
 func TestNodesStayFlat(t *testing.T) {
 	p := newPairOfNodes(t)
 	rounds := scale.Rounds(*rounds)
-	for range max(rounds/10, 2*decisions) {
+	for range max(rounds/10, decisions) {
 		p.admit(t)
 	}
 	before := measureUsage(t)

@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/checkpoint"
@@ -178,7 +177,7 @@ func TestRunDirIsRemoved(t *testing.T) {
 	}
 	second, _ := start(t, dir)
 	second.Member(vfs, device.VF).Publish(oneVF)
-	await(t, dir, func(s *api.StatusResponse) bool { return connected(gpus, vfs)(s) })
+	await(t, dir, connected(gpus, vfs))
 }
 
 // The errors come over the socket as sentences.

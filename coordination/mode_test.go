@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 func inMode(t *testing.T, m Mode, dir string, others ...string) (leave func()) {
@@ -110,7 +112,7 @@ func TestKilled(t *testing.T) {
 // TestBothAtOnce: of two that start at once at least one is refused.
 func TestBothAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	for range 200 {
+	for range scale.Rounds(200) {
 		var both sync.WaitGroup
 		leaves := make(chan func(), 2)
 		for _, m := range modes {
@@ -143,7 +145,7 @@ func TestChecksAtOnce(t *testing.T) {
 	var starts sync.WaitGroup
 	for range 2 {
 		starts.Go(func() {
-			for range 5000 {
+			for range scale.Rounds(5000) {
 				leave, err := enterMode(DevicePlugin, dir)
 				if err != nil {
 					t.Error(err)

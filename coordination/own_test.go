@@ -38,13 +38,16 @@ func serverAndClient(t *testing.T) (server *Node, members map[string]*Member, lo
 	return server, map[string]*Member{gpus: gpu, vfs: vf}, log
 }
 
+// coordinatorOf returns the coordinator of a plugin that serves.
+func coordinatorOf(n *Node) *admission.Coordinator { return n.election.serving.Load().coordinator }
+
 var offered = map[string][]string{gpus: {"a", "b", "gpu0"}, vfs: {"vf0", "vf1"}}
 
 // A mistake that makes the coordinator panic costs one answer, which the plugin gives itself; the daemon and
 // the coordinator live on.
 func TestPanicCostsOneAnswer(t *testing.T) {
 	server, members, log := serverAndClient(t)
-	c := server.election.serving.Load().coordinator
+	c := coordinatorOf(server)
 	own := c.Kubelet
 	for name, member := range members {
 		c.Kubelet = lister{own, func() (kubelet.View, error) { panic("a mistake") }}
@@ -69,7 +72,7 @@ func TestPanicCostsOneAnswer(t *testing.T) {
 // breakStream ends the stream of a plugin by a mistake of the server.
 func breakStream(t *testing.T, server *Node, vf *Member, log *lockedBuffer) {
 	t.Helper()
-	c := server.election.serving.Load().coordinator
+	c := coordinatorOf(server)
 	own := c.Machine
 	c.Machine = refreshed{own, func(device.Announcement) error { panic("a mistake") }}
 	vf.Publish(device.Announcement{
@@ -81,7 +84,7 @@ func breakStream(t *testing.T, server *Node, vf *Member, log *lockedBuffer) {
 
 // hang has the coordinator of a node hang in a decision until it is let go.
 func hang(n *Node) (letGo func()) {
-	c := n.election.serving.Load().coordinator
+	c := coordinatorOf(n)
 	hangs, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	own := c.Machine
 	c.Machine = renewed{own, func() *topology.Tree {
@@ -163,6 +166,10 @@ func TestStoppedServerDoesNotAnswer(t *testing.T) {
 	}
 	closed.Close()
 	stopped.coordinator = closed
+	failed := &api.ReturnedRequest{Resource: vfs, Devices: []string{"vf0"}, Failed: true}
+	if _, err := stopped.Returned(t.Context(), failed); status.Code(err) != codes.Unavailable {
+		t.Errorf("the report of a failure is lost: %v", err)
+	}
 	server.membership.own = &atomic.Pointer[nodeServer]{}
 	server.membership.own.Store(stopped)
 	a := members[gpus].StartAllocate(t.Context(), []string{"gpu0"})
@@ -186,7 +193,7 @@ func TestStoppingServerAnswersOpenCalls(t *testing.T) {
 			_, log := newLog()
 			dir := filepath.Join(shortDir(t), "run")
 			node, member, stop := join(t, Config{RunDir: dir, Log: log, OverSocket: overSocket}, gpus, threeGPUs, gpus)
-			c := node.election.serving.Load().coordinator
+			c := coordinatorOf(node)
 			waits, goOn := make(chan struct{}), make(chan struct{})
 			c.Kubelet = lister{c.Kubelet, func() (kubelet.View, error) {
 				close(waits)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 // pausedSocket is a socket whose server reads nothing while the gate is locked, as a stopped process.
@@ -56,7 +57,7 @@ func pausable(t *testing.T) (c *admission.Coordinator, gpu, vf *Member, gate *sy
 	socket := pausedSocket{unixSocket{dir}, gate}
 	server, gpu, _ := join(t, Config{RunDir: dir, Socket: socket}, gpus, oneGPU, gpus)
 	_, vf, _ = join(t, Config{RunDir: dir}, vfs, oneVF, gpus, vfs)
-	return server.election.serving.Load().coordinator, gpu, vf, gate
+	return coordinatorOf(server), gpu, vf, gate
 }
 
 // reportWhilePaused reports an Allocate to a stopped server, which then goes on and answers.
@@ -83,7 +84,7 @@ func TestNextAllocateAfterAPause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, gpu, vf, gate := pausable(t)
 			looks := countLooks(c)
-			for range 20 {
+			for range scale.Rounds(20) {
 				var a *Allocate
 				if answered {
 					a = allocate(t, vf, "vf0")
@@ -110,7 +111,7 @@ func TestNextAllocateAfterAPause(t *testing.T) {
 // device, frees no device of the next container.
 func TestLateFailureAfterAPause(t *testing.T) {
 	c, _, vf, gate := pausable(t)
-	for range 40 {
+	for range scale.Rounds(40) {
 		a := allocate(t, vf, "vf0")
 		gate.Lock()
 		vf.Returned(t.Context(), a, true) // the plugin waits in vain: the next pod comes

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,24 +95,38 @@ func TestEveryDeviceIsWithheld(t *testing.T) {
 	}
 }
 
+// sourcesWith opens the sources of a kubelet with one pod, whose Pods API runs until the test ends or stop is
+// called.
+func sourcesWith(t *testing.T, pod corev1.Pod) (sources *intent.Sources, stop func()) {
+	t.Helper()
+	dir := t.TempDir()
+	stop, err := podsapi.Serve(dir, func() []corev1.Pod { return []corev1.Pod{pod} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(stop)
+	t.Cleanup(stop)
+	sources, err = intent.Open(intent.Config{
+		Choice: intent.Default, KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sources.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return sources, stop
+}
+
 // Of a container that runs with far pairs although near ones are required it is said so, once a source
 // answers; of one that may have them it is not.
 func TestViolations(t *testing.T) {
 	for text, want := range map[string]bool{"required": true, "requird": true, "preferred": false, "": false} {
-		dir := t.TempDir()
-		pod := corev1.Pod{Spec: wanting("amd.com/gpu"), ObjectMeta: metav1.ObjectMeta{
+		sources, _ := sourcesWith(t, corev1.Pod{Spec: wanting("amd.com/gpu"), ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: "train", Annotations: map[string]string{intent.AlignmentKey: text},
-		}}
-		stop, err := podsapi.Serve(dir, func() []corev1.Pod { return []corev1.Pod{pod} })
-		if err != nil {
-			t.Fatal(err)
-		}
-		sources, err := intent.Open(intent.Config{
-			Choice: intent.Default, KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}})
 		device := func(at string) []*api.DeviceStatus {
 			return []*api.DeviceStatus{{
 				Switch: at, Allocated: true, Owner: &api.Owner{Namespace: "team", Pod: "train", Container: "worker"},
@@ -125,31 +140,15 @@ func TestViolations(t *testing.T) {
 		if (len(got) == 1) != want || want && !strings.Contains(got[0], "team/train/worker runs with pairs on") {
 			t.Errorf("%q: %q", text, got)
 		}
-		if err := sources.Close(); err != nil {
-			t.Error(err)
-		}
-		stop()
 	}
 }
 
 // The unsound devices of containers are those with a reason whose pod a source knows.
 func TestUnsound(t *testing.T) {
-	dir := t.TempDir()
-	pod := corev1.Pod{
+	sources, stop := sourcesWith(t, corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-1"},
 		Spec:       wanting("tandem.dev/vf"),
-	}
-	stop, err := podsapi.Serve(dir, func() []corev1.Pod { return []corev1.Pod{pod} })
-	if err != nil {
-		t.Fatal(err)
-	}
-	sources, err := intent.Open(intent.Config{
-		Choice: intent.Default, KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sources.Close()
 	device := func(id, pod string, healthy, degraded bool, reason string) *api.DeviceStatus {
 		d := &api.DeviceStatus{Device: &api.Device{Id: id, Healthy: healthy, Degraded: degraded, Reason: reason}}
 		if pod != "" {

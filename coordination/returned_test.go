@@ -9,13 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // countLooks makes List of the coordinator's kubelet fail, and counts its calls.
@@ -54,8 +50,7 @@ func TestReturned(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	server, gpu, _ := join(t, Config{RunDir: dir}, gpus, oneGPU, gpus)
 	_, vf, _ := join(t, Config{RunDir: dir}, vfs, oneVF, gpus, vfs)
-	c := server.election.serving.Load().coordinator
-	looks := countLooks(c)
+	looks := countLooks(coordinatorOf(server))
 	for m, id := range map[*Member]string{gpu: "gpu0", vf: "vf0"} {
 		a := allocate(t, m, id)
 		before := looks.Load()
@@ -73,7 +68,7 @@ func TestReturned(t *testing.T) {
 // plugin over: the kubelet then goes on with another container.
 func TestFailedAllocateIsReportedAtOnce(t *testing.T) {
 	server, members, _ := serverAndClient(t)
-	c := server.election.serving.Load().coordinator
+	c := coordinatorOf(server)
 	a := allocate(t, members[vfs], "vf0")
 	release := publishSlowly(c, members[vfs])
 	members[vfs].Returned(t.Context(), a, true)
@@ -102,7 +97,7 @@ func TestAllocateBesideAHungServer(t *testing.T) {
 func TestReturnedWithoutAStream(t *testing.T) {
 	server, members, log := serverAndClient(t)
 	breakStream(t, server, members[vfs], log)
-	looks := countLooks(server.election.serving.Load().coordinator)
+	looks := countLooks(coordinatorOf(server))
 	members[vfs].Returned(t.Context(), allocate(t, members[vfs], "vf0"), false)
 	if choose(t, members[gpus], offered[gpus], nil, 1); looks.Load() == 0 {
 		t.Error("the server takes the Allocate for open")
@@ -124,22 +119,5 @@ func TestLateReportOfAFailure(t *testing.T) {
 	_, _ = own.Returned(late, &api.ReturnedRequest{Resource: vfs, Devices: []string{"vf1"}, Failed: true})
 	if !isHeld(own.coordinator) {
 		t.Error("the late report closes the admission of the next container, whose device is free")
-	}
-}
-
-// The report of a failure that comes to a server at its end goes to the next server.
-func TestStoppedServerTakesNoReport(t *testing.T) {
-	server, _, _ := serverAndClient(t)
-	own := server.election.serving.Load()
-	closed, err := admission.New(*own.coordinator.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
-	stopped := &nodeServer{coordinator: closed, calls: make(system.Turn, 1), log: own.log}
-	q := &api.ReturnedRequest{Resource: vfs, Devices: []string{"vf0"}, Failed: true}
-	_, err = stopped.Returned(t.Context(), q)
-	if status.Code(err) != codes.Unavailable {
-		t.Errorf("the report is lost: %v", err)
 	}
 }

@@ -80,7 +80,7 @@ func greeted(t *testing.T, socket string, uid int) bool {
 // from the coordinator, in the process that serves or in another one.
 func TestWaitingClientsTakeNoRoom(t *testing.T) {
 	server, members, _ := serverAndClient(t)
-	c := server.election.serving.Load().coordinator
+	c := coordinatorOf(server)
 	own, waits, goOn := c.Kubelet, make(chan struct{}, 1), make(chan struct{})
 	c.Kubelet = lister{own, func() (kubelet.View, error) {
 		select {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -52,17 +51,9 @@ func tells(t *testing.T, dir, name string) (stop func()) {
 // awaitTold asks until somebody tells of a resource.
 func awaitTold(t *testing.T, dir, name string) *api.StatusResponse {
 	t.Helper()
-	for {
-		answer, err := Status(t.Context(), dir)
-		if err == nil && len(answer.GetResources()) == 1 && answer.GetResources()[0].GetName() == name {
-			return answer
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(err)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	return await(t, dir, func(s *api.StatusResponse) bool {
+		return len(s.GetResources()) == 1 && s.GetResources()[0].GetName() == name
+	})
 }
 
 func TestTell(t *testing.T) {

@@ -104,6 +104,24 @@ func TestServerOfAnotherVersion(t *testing.T) {
 	}
 }
 
+// joinAs joins a server as a plugin that announces a resource.
+func joinAs(
+	t *testing.T, client api.CoordinationClient, m *api.Announcement,
+) grpc.BidiStreamingClient[api.Announcement, api.Welcome] {
+	t.Helper()
+	stream, err := client.Join(t.Context(), grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(m); err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
 // An older client of the same major version is served; one of another is told why it is not.
 func TestClientsOfOtherVersions(t *testing.T) {
 	dir, client := startAndDial(t)
@@ -117,18 +135,9 @@ func TestClientsOfOtherVersions(t *testing.T) {
 		{&api.Version{Major: protocol.major + 1}, codes.Unimplemented},
 		{&api.Version{Major: protocol.major - 1, Minor: 9}, codes.Unimplemented},
 	} {
-		stream, err := client.Join(t.Context(), grpc.WaitForReady(true))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := stream.Recv(); err != nil {
-			t.Fatal(err)
-		}
 		m := oneGPU.Encode(gpus, device.GPU)
 		m.Version = tc.version
-		if err := stream.Send(m); err != nil {
-			t.Fatal(err)
-		}
+		stream := joinAs(t, client, m)
 		if tc.code == codes.OK {
 			got := await(t, dir, connected(gpus))
 			if len(got.GetPeers()) != 1 || got.GetPeers()[0].GetVersion().GetMinor() != tc.version.GetMinor() ||

@@ -146,6 +146,7 @@ func TestWithholdChanges(t *testing.T) {
 func TestWithholdWhileKubeletStarts(t *testing.T) {
 	t.Parallel()
 	listed, withheld, free := []intent.Pod{{UID: "holder"}}, []string{freeVF}, []string{heldVF, freeVF}
+	younger, both := []intent.Pod{{UID: "younger"}}, []intent.Pod{{UID: "younger"}, {UID: "holder"}}
 	type step struct {
 		life    string
 		pods    []intent.Pod
@@ -160,12 +161,18 @@ func TestWithholdWhileKubeletStarts(t *testing.T) {
 		{"first", listed, false, withheld}, {"second", nil, true, withheld}, {"second", listed, false, withheld},
 		{"third", listed, false, withheld}, {"third", nil, false, free}, {"third", nil, true, free},
 	}
+	// A pod that the list does not have yet has its devices withheld once it is listed, as
+	// holders.Result.Unlisted keeps them for the coordinator.
+	oneByOne := []step{
+		{"first", both, false, withheld}, {"second", younger, false, free}, {"second", both, false, withheld},
+	}
 	for _, c := range []struct {
 		source intent.Source
 		lost   bool // the records, by the second kubelet
 		steps  []step
 	}{
 		{intent.Kubelet, false, withRecords}, {intent.Kubelet, true, without}, {intent.PodsAPI, true, without},
+		{intent.Kubelet, true, oneByOne},
 	} {
 		w := newWithholding(t)
 		w.source = c.source
@@ -237,25 +244,5 @@ func TestWithholdSurvives(t *testing.T) {
 	w.recorded, w.pods = read, nil
 	if got, want := w.healthy("new/vf"), []string{heldVF, freeVF}; !slices.Equal(got, want) {
 		t.Errorf("after the panic: healthy are %v, want %v", got, want)
-	}
-}
-
-// A kubelet that has started without its records adds its pods to its list one by one. A pod that the list
-// does not have yet has its devices withheld once it is listed, as holders.Result.Unlisted keeps them for
-// the coordinator.
-func TestWithholdOnceListed(t *testing.T) {
-	t.Parallel()
-	listed, younger := []intent.Pod{{UID: "younger"}, {UID: "holder"}}, []intent.Pod{{UID: "younger"}}
-	w := newWithholding(t)
-	w.source = intent.Kubelet
-	w.pods = listed
-	w.healthy("new/vf")
-	w.give(nil)
-	for i, pods := range [][]intent.Pod{younger, listed} {
-		w.life, w.pods = "second", pods
-		got := w.healthy("new/vf")
-		if want := []string{freeVF}; i == 1 && !slices.Equal(got, want) {
-			t.Errorf("healthy are %v, want %v", got, want)
-		}
 	}
 }
