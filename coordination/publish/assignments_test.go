@@ -9,9 +9,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -108,34 +111,40 @@ func TestUnreadableCheckpointFreesNothing(t *testing.T) {
 	}
 }
 
+// static is a configuration with exclusive CPUs and memory.
+const static = "topologyManagerPolicy: restricted\ncpuManagerPolicy: static\nmemoryManagerPolicy: Static\n"
+
 // Files that were never read make the assignments unknown, until they can be read: the devices of pods, or
-// the CPUs or memory alone. A missing file and one without its keys tell no more than a damaged one.
+// the CPUs or memory alone. A missing file and one without its keys tell no more than a damaged one. While a
+// file cannot be read again, what it said last stays.
 func TestAssignmentsNeverRead(t *testing.T) {
-	const settings = "topologyManagerPolicy: restricted\ncpuManagerPolicy: static\nmemoryManagerPolicy: Static\n"
 	const checkpoint = "device-plugins/kubelet_internal_checkpoint"
 	files := map[string]string{
-		checkpoint:              gpuFree,
-		kubelet.CPUStateFile:    `{"policyName":"static","defaultCpuSet":"0-3","checksum":1}`,
-		kubelet.MemoryStateFile: `{"policyName":"Static","machineState":{},"checksum":1}`,
+		checkpoint: gpuHeld, kubelet.CPUStateFile: cpuState, kubelet.MemoryStateFile: memoryState,
 	}
 	for name, good := range files {
-		n := newOneGPU(t, settings)
+		n := newOneGPU(t, static)
 		for other, content := range files {
-			if other != name {
-				write(t, filepath.Join(n.dir, other), content)
-			}
+			write(t, filepath.Join(n.dir, other), content)
 		}
 		file := filepath.Join(n.dir, name)
-		for _, content := range []string{"", damaged, "{}", "null", `{"data":` + good + `}`} {
-			if content != "" {
-				write(t, file, content)
-			} else {
-				_ = os.Remove(file)
+		unreadable := func(check func(content string, f publish.Facts)) {
+			for _, content := range []string{"", damaged, "{}", "null", `{"data":` + good + `}`} {
+				if write(t, file, content); content == "" {
+					if err := os.Remove(file); err != nil {
+						t.Fatal(err)
+					}
+				}
+				f := n.read()
+				if f.Stale == nil || !strings.Contains(f.Stale.Error(), file) {
+					t.Errorf("%s %q: stale: %v", file, content, f.Stale)
+				}
+				check(content, f)
 			}
-			f := n.read()
-			if name == checkpoint != errors.Is(f.Unread, publish.ErrUnread) ||
-				!strings.Contains(f.Stale.Error(), file) {
-				t.Errorf("%s %q: unread: %v, stale: %v", file, content, f.Unread, f.Stale)
+		}
+		unreadable(func(content string, f publish.Facts) {
+			if name == checkpoint != errors.Is(f.Unread, publish.ErrUnread) {
+				t.Errorf("%s %q: unread: %v", file, content, f.Unread)
 			}
 			_, noCPUs := f.CPUs.Get()
 			_, noMemory := f.Memory.Get()
@@ -143,11 +152,52 @@ func TestAssignmentsNeverRead(t *testing.T) {
 				(noMemory != nil) != (name == kubelet.MemoryStateFile) {
 				t.Errorf("%s %q: CPUs: %v, memory: %v", file, content, noCPUs, noMemory)
 			}
-		}
+		})
 		write(t, file, good)
-		if f := n.read(); f.Unread != nil || f.Stale != nil {
-			t.Errorf("%s: once it can be read: %v, %v", file, f.Unread, f.Stale)
+		known := n.read()
+		if known.Unread != nil || known.Stale != nil {
+			t.Errorf("%s: once it can be read: %v, %v", file, known.Unread, known.Stale)
 		}
+		unreadable(func(content string, f publish.Facts) {
+			if f.Unread != nil || !reflect.DeepEqual(f.CPUs, known.CPUs) || !reflect.DeepEqual(f.Memory, known.Memory) {
+				t.Errorf("%s %q: %v, CPUs %v, memory %v; want %v, %v", file, content, f.Unread, f.CPUs, f.Memory,
+					known.CPUs, known.Memory)
+			}
+			if diff := cmp.Diff(known.Spec, f.Spec); diff != "" {
+				t.Errorf("%s %q is published (-before +after):\n%s", file, content, diff)
+			}
+		})
+	}
+}
+
+// TestManagerNeverRead: the daemon of a node may lack the kubelet's folder, with the files of its managers.
+// The devices are published, nobody learns of CPUs and memory that any are free, and people are told.
+func TestManagerNeverRead(t *testing.T) {
+	files := map[string]string{kubelet.CPUStateFile: cpuState, kubelet.MemoryStateFile: memoryState}
+	for missing := range files {
+		synctest.Test(t, func(t *testing.T) {
+			n, s := newNode(t, "a"), newServer("a")
+			write(t, filepath.Join(n.kubeletDir, kubelet.ConfigFile), header+static)
+			for name, content := range files {
+				if name != missing {
+					write(t, filepath.Join(n.kubeletDir, name), content)
+				}
+			}
+			publisher := n.publisher(t, s)
+			defer run(t, publisher, n)()
+			wait(t, time.Second)
+			if got := s.at(topologyOf("a"), "spec", "summary", "gpus"); got != "8/8" {
+				t.Errorf("GPUs %v, want 8/8", got)
+			}
+			node, _ := s.at(topologyOf("a"), "spec", "numaNodes").([]any)[0].(map[string]any)
+			cpus, memory := node["cpus"] != nil, node["memory"] != nil
+			if cpus != (missing != kubelet.CPUStateFile) || memory != (missing != kubelet.MemoryStateFile) {
+				t.Errorf("NUMA node %v", node)
+			}
+			if notes := strings.Join(publisher.Notes(), "\n"); !strings.Contains(notes, missing) {
+				t.Errorf("notes %s do not name %s", notes, missing)
+			}
+		})
 	}
 }
 

@@ -26,7 +26,7 @@ type node struct {
 	name       string
 	kubeletDir string
 	events     chan publish.Change
-	log        *bytes.Buffer // nil for nowhere
+	log        *bytes.Buffer
 
 	mu      sync.Mutex
 	tree    *topology.Tree
@@ -134,9 +134,7 @@ func (n *node) watch(ctx context.Context, changed chan<- publish.Change) {
 func (n *node) publisher(t testing.TB, s *server, targets ...string) *publish.Publisher {
 	t.Helper()
 	config := s.config(t, n.name, targets...)
-	if n.log != nil {
-		config.Log = slog.New(slog.NewTextHandler(n.log, nil))
-	}
+	config.Log = slog.New(slog.NewTextHandler(n.log, nil))
 	config.Sys, config.KubeletDir = recordedSys(t), n.kubeletDir
 	config.Watch, config.Published = n.watch, n.published
 	config.Files = kubelet.ConfigFiles{Config: filepath.Join(n.kubeletDir, kubelet.ConfigFile)}

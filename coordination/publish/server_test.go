@@ -35,7 +35,6 @@ type server struct {
 	writes []time.Time
 	reads  int
 	tries  []time.Time // requests and failed connection attempts
-	dials  int
 }
 
 func newServer(nodes ...string) *server {
@@ -81,7 +80,7 @@ var errAway = errors.New("connect: connection refused")
 func (s *server) dial(context.Context, string, string) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dials++; s.away {
+	if s.away {
 		return nil, errAway
 	}
 	client, server := net.Pipe()
@@ -173,11 +172,4 @@ func (s *server) at(path string, keys ...string) any {
 		value = object[key]
 	}
 	return value
-}
-
-// dialled returns the number of connection attempts.
-func (s *server) dialled() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.dials
 }

@@ -104,26 +104,40 @@ func TestNoneOfIt(t *testing.T) {
 	}
 }
 
-// TestCPUsAndMemoryOfZones are always listed: without them a scheduler rejects Guaranteed pods.
+// TestCPUsAndMemoryOfZones: both are always listed, because without them a scheduler rejects Guaranteed pods.
+// Available are those that the static policy can assign: without the CPUs of containers, each counted once,
+// and without those reserved for the system, by number the first ones.
 func TestCPUsAndMemoryOfZones(t *testing.T) {
-	give := func(f *publish.Facts) {
-		f.NUMANodes[0].CPUs = "0-3"
-		f.NUMANodes[0].Memory = map[string]v1alpha1.Memory{"memory": {Total: 64 << 30}}
-		f.Spec.Kubelet.ReservedSystemCPUs = "0"
-	}
-	want := map[string]amount{
-		"cpu": {"4", "4", "4"}, "memory": {"64Gi", "64Gi", "64Gi"}, published.GPUs: {"4", "3", "2"},
-	}
-	if diff := cmp.Diff(want, amounts(buildZones(t, false, 8, give)["node-0"])); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	want["cpu"] = amount{"4", "3", "1"}
-	static := func(f *publish.Facts) {
-		give(f)
-		f.CPUs = kubelet.Read(kubelet.CPUState{Entries: map[string]map[string]string{"a": {"main": "2-3,9"}}}, nil)
-	}
-	if diff := cmp.Diff(want, amounts(buildZones(t, false, 8, static)["node-0"])); diff != "" {
-		t.Errorf("static (-want +got):\n%s", diff)
+	for name, c := range map[string]struct {
+		static   map[string]string // CPUs by container; nil for another policy
+		byName   string
+		byNumber int
+		cpus     amount
+	}{
+		"another policy":     {byName: "0", cpus: amount{"4", "4", "4"}},
+		"reserved by name":   {map[string]string{"main": "2-3,9"}, "0", 0, amount{"4", "3", "1"}},
+		"reserved by number": {map[string]string{}, "", 2, amount{"4", "2", "2"}},
+		"an init container before it": {
+			map[string]string{"init": "2-3", "main": "2-3"}, "", 0, amount{"4", "4", "2"},
+		},
+	} {
+		all := buildZones(t, false, 8, func(f *publish.Facts) {
+			f.NUMANodes[0].CPUs = "0-3"
+			f.NUMANodes[0].Memory = map[string]v1alpha1.Memory{"memory": {Total: 64 << 30}}
+			f.Spec.Kubelet.ReservedSystemCPUs, f.Spec.Kubelet.ReservedCPUs = c.byName, c.byNumber
+			if c.static != nil {
+				f.CPUs = kubelet.Read(kubelet.CPUState{Entries: map[string]map[string]string{"a": c.static}}, nil)
+			}
+		})
+		want := map[string]amount{
+			"cpu": c.cpus, "memory": {"64Gi", "64Gi", "64Gi"}, published.GPUs: {"4", "3", "2"},
+		}
+		if diff := cmp.Diff(want, amounts(all["node-0"])); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if got, want := amounts(all["node-1"])["cpu"], (amount{"112", "112", "112"}); got != want {
+			t.Errorf("%s: CPUs of the other node %v, want %v", name, got, want)
+		}
 	}
 }
 
