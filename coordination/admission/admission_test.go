@@ -114,17 +114,6 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	return a
 }
 
-// countLooks counts how often PodResources is listed from now on.
-func (a *admission) countLooks() *int {
-	sources, looks := sourcesOf(a.coordinator), 0
-	look := sources.look
-	sources.look = func(ctx context.Context) (kubelet.View, error) {
-		looks++
-		return look(ctx)
-	}
-	return &looks
-}
-
 // startAt makes a coordinator begin with an empty state.
 func (c *Coordinator) startAt(tree *topology.Tree, now func() time.Time) *Coordinator {
 	folder := pairs.NewFolder(system.Disk{}, "", slog.New(slog.DiscardHandler)) // of no file

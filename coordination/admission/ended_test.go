@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 // What pods have that have ended is free for people, though the kubelet has not needed it since.
@@ -179,7 +180,7 @@ func TestEndedPodWithAContainerNameOfItsOwn(t *testing.T) {
 // What the kubelet offers of a pod that is gone tells that all that the pod had is free, also where
 // PodResources does not answer: after the kubelet has started again the connection to it takes a moment.
 func TestGonePodWithoutALook(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(scale.Rounds(20)) {
 		a := newAdmission(t, "oci-mi300x-derived", 4, seed%4 > 0, seed)
 		a.keepCheckpoint()
 		for _, name := range []string{"stays", "goes"} {

@@ -18,7 +18,7 @@ func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 	t.Parallel()
 	const plugin, older = 7, 0
 	a := untold(t)
-	looks := a.countLooks()
+	looks := a.countReads()
 	a.add("pod")
 	open := a.coordinator.Allocates
 	tell, leave := open.AddStream(plugin)
@@ -48,12 +48,22 @@ func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 		{"a call of an older plugin starts", func() { open.StartCall(older, 9) }, true},
 		{"and ends", func() { open.EndCall(older, 9) }, false},
 		{"another one starts", func() { open.StartCall(older, 9) }, true},
+		// two reports of 80 ms, the pairs of 400 ms and two handouts of a second
+		{"and takes 2.6 s", func() { a.now = a.now.Add(2600 * time.Millisecond) }, true},
+		{"and its end is never read, while others come and go", func() {
+			open.StartCall(older, 10)
+			open.EndCall(older, 10)
+			a.now = a.now.Add(maxUntold / 2)
+			open.StartCall(older, 11)
+			open.EndCall(older, 11)
+		}, false},
+		{"the last one starts", func() { open.StartCall(older, 12) }, true},
 		{"its plugin dies", func() { a.now = a.now.Add(maxUntold + 1) }, false},
 	} {
 		step.do()
-		*looks = 0
-		if a.ask(gpus, 0, 1); (*looks == 0) != step.blind {
-			t.Fatalf("%s: %d looks", step.what, *looks)
+		looks.Store(0)
+		if a.ask(gpus, 0, 1); (looks.Load() == 0) != step.blind {
+			t.Fatalf("%s: %d looks", step.what, looks.Load())
 		}
 	}
 }
@@ -168,34 +178,5 @@ func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 			synctest.Wait()
 			<-time.After(wait)
 		})
-	}
-}
-
-// An Allocate of an older plugin whose end never comes counts for a limited time, however many others follow.
-func TestLostEndOfAnOlderPluginBesideOthers(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	a := newAllocates(func() time.Time { return now })
-	a.StartCall(0, 1) // its end is never read
-	for began := now; a.nextEnd() != nil; {
-		now = now.Add(900 * time.Millisecond)
-		a.StartCall(0, 2)
-		a.EndCall(0, 2)
-		if now.Sub(began) > time.Minute {
-			t.Fatal("blind for a minute although no Allocate is open")
-		}
-	}
-}
-
-// An Allocate of an older plugin takes up to 2.6 s: two reports of 80 ms, the pairs of 400 ms and two
-// handouts of a second.
-func TestSlowAllocateOfAnOlderPlugin(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	a := newAllocates(func() time.Time { return now })
-	a.StartCall(0, 1)
-	now = now.Add(2 * time.Second)
-	if a.nextEnd() == nil {
-		t.Error("an Allocate that is open counts as over")
 	}
 }

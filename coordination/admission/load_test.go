@@ -181,7 +181,7 @@ func TestPodsOfOneName(t *testing.T) {
 
 // A pod that the kubelet refuses after its first half leaves devices behind and no trace in the checkpoint.
 func TestAfterARefusedPod(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(scale.Rounds(20)) {
 		a := newAdmission(t, "oci-mi300x-derived", 4, seed%2 == 0, seed)
 		a.keepCheckpoint()
 		refused := a.add("refused")

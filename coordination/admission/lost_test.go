@@ -146,52 +146,45 @@ func (a *admission) checkHeld(gpu string) {
 
 // A container that no question has followed runs: its pod is listed as started. The kubelet starts without
 // its records, and shows the container without devices. The container keeps its device, for the next server
-// too.
+// too, and although the kubelet's own list lacks the pod at first.
 func TestLostNewestContainer(t *testing.T) {
 	t.Parallel()
-	for name, crash := range map[string]func(a *admission){
-		"the same server": func(*admission) {},
-		"a takeover after the start of the kubelet": func(a *admission) { a.takeOver() },
-		"a takeover, and no List of the next kubelet": func(a *admission) {
-			a.takeOver()
-			a.coordinator.MayList = false
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a, gpu := lostNewest(t, intent.PodsAPI)
-			crash(a)
-			a.checkHeld(gpu)
-		})
-	}
-}
-
-// As TestLostNewestContainer, with the kubelet's own list, which lacks the pod at the first question, and
-// has it as started at the last one. In between comes a takeover, or a question without an answer of the
-// list.
-func TestLostNewestContainerIsListedLater(t *testing.T) {
-	t.Parallel()
-	for name, between := range map[string]func(a *admission){
-		"nothing":    func(*admission) {},
-		"a takeover": func(a *admission) { a.takeOver() },
-		"no answer of the list": func(a *admission) {
-			told := sourcesOf(a.coordinator).pods
-			sourcesOf(a.coordinator).pods = func(context.Context) (intent.Answer, error) {
-				return intent.Answer{}, errors.New("no answer")
-			}
-			a.ask(vfs, 1, 1)
-			sourcesOf(a.coordinator).pods = told
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a, gpu := lostNewest(t, intent.Kubelet)
+	nothing := func(*admission) {}
+	listedLater := func(between func(a *admission)) func(a *admission) {
+		return func(a *admission) {
 			all := slices.Clone(a.specs)
 			a.specs = a.specs[:1] // not listed yet
 			a.pending("small", wish{0, 1})
 			a.ask(vfs, 1, 1)
 			between(a)
 			a.specs = append(all, a.specs[1:]...)
+		}
+	}
+	for name, c := range map[string]struct {
+		source intent.Source
+		then   func(a *admission)
+	}{
+		"the same server": {intent.PodsAPI, nothing},
+		"a takeover after the start of the kubelet": {intent.PodsAPI, (*admission).takeOver},
+		"a takeover, and no List of the next kubelet": {intent.PodsAPI, func(a *admission) {
+			a.takeOver()
+			a.coordinator.MayList = false
+		}},
+		"listed later":                   {intent.Kubelet, listedLater(nothing)},
+		"listed later, after a takeover": {intent.Kubelet, listedLater((*admission).takeOver)},
+		"listed later, after no answer": {intent.Kubelet, listedLater(func(a *admission) {
+			told := sourcesOf(a.coordinator).pods
+			sourcesOf(a.coordinator).pods = func(context.Context) (intent.Answer, error) {
+				return intent.Answer{}, errors.New("no answer")
+			}
+			a.ask(vfs, 1, 1)
+			sourcesOf(a.coordinator).pods = told
+		})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, gpu := lostNewest(t, c.source)
+			c.then(a)
 			a.checkHeld(gpu)
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 // The kubelet has two pods of one name in its checkpoint: the earlier one has ended, the kubelet has started
@@ -85,7 +86,7 @@ func TestStaticPodComesBack(t *testing.T) {
 // Pods of few names come and go; the kubelet keeps some ended ones for a while, as after its start.
 func TestRandomNamesakes(t *testing.T) {
 	for _, source := range []intent.Source{intent.PodsAPI, ""} {
-		for seed := range uint64(60) {
+		for seed := range uint64(scale.Rounds(60)) {
 			a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
 			a.source = source
 			a.keepCheckpoint()

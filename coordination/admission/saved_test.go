@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/system"
+	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -159,11 +160,11 @@ func TestNextServerHasTheState(t *testing.T) {
 // A server that dies in the middle of an admission costs no pair, whatever tells it who asks.
 func TestCrashesCostNoPair(t *testing.T) {
 	for _, source := range everySource {
-		seeds := uint64(8)
+		seeds := 8
 		if source == "" {
 			seeds = 20
 		}
-		for seed := range seeds {
+		for seed := range uint64(scale.Rounds(seeds)) {
 			t.Run(fmt.Sprintf("source %q, seed %d", source, seed), func(t *testing.T) {
 				t.Parallel()
 				a := newAdmission(t, "oci-mi300x-derived", 1+3*int(seed%2), seed%4 > 1, seed)

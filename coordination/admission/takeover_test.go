@@ -71,7 +71,7 @@ func TestQuestionRightAfterATakeover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-				next, looks := a.successor(time.Now), a.countLooks()
+				next, looks := a.successor(time.Now), a.countReads()
 				announce := func(resource string, kind device.Kind) {
 					if err := next.Announce(resource, kind, device.Announcement{Devices: a.all[resource]}); err != nil {
 						t.Error(err)
@@ -94,16 +94,16 @@ func TestQuestionRightAfterATakeover(t *testing.T) {
 					t.Errorf("answered after %s with the pairs %v: %s", waited, pairs, why)
 				case !joins && (waited == 0 || waited > 100*time.Millisecond):
 					t.Errorf("answered after %s", waited)
-				case joins != (*looks > 0):
-					t.Errorf("%d Lists", *looks)
+				case joins != (looks.Load() > 0):
+					t.Errorf("%d Lists", looks.Load())
 				}
 				if !joins {
 					<-time.After(joinTime)
 					began := time.Now()
 					if _, _, err := next.Prefer(t.Context(), &api.PreferRequest{
 						Resource: vfs, Available: ids(a.all[vfs]), Size: 2,
-					}); err != nil || time.Since(began) > 0 || *looks == 0 {
-						t.Errorf("a question later is answered after %s, %d Lists: %v", time.Since(began), *looks, err)
+					}); err != nil || time.Since(began) > 0 || looks.Load() == 0 {
+						t.Errorf("a question later is answered after %s, %d Lists: %v", time.Since(began), looks.Load(), err)
 					}
 				}
 			})

@@ -22,15 +22,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func quantity(t *testing.T, text string) resource.Quantity {
-	t.Helper()
-	q, err := resource.ParseQuantity(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return q
-}
-
 // recorded are the pods of a kubelet's answer to GET /pods.
 func recorded(t testing.TB) []corev1.Pod {
 	t.Helper()
@@ -59,7 +50,7 @@ func TestPods(t *testing.T) {
 	t.Parallel()
 	list := recorded(t)
 	list[2].Spec.Containers[0].Resources.Limits = corev1.ResourceList{
-		"amd.com/gpu": quantity(t, "2"), "nvidia.com/vf": quantity(t, "0"),
+		"amd.com/gpu": resource.MustParse("2"), "nvidia.com/vf": resource.MustParse("0"),
 	}
 	list[2].Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
 		RequestMappings: []corev1.ContainerExtendedResourceRequest{

@@ -22,8 +22,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
@@ -49,20 +47,19 @@ func wantPods(t *testing.T, got []corev1.Pod) {
 	}
 }
 
-// podManager serves the Pods API and refuses the first calls, as the kubelet's limiter does.
+// podManager serves the Pods API behind a limiter.
 type podManager struct {
 	podsv1alpha1.UnimplementedPodsServer
+	limiter
 	pods   []corev1.Pod
-	refuse int
 	broken bool
 }
 
 func (m *podManager) ListPods(
 	context.Context, *podsv1alpha1.ListPodsRequest,
 ) (*podsv1alpha1.ListPodsResponse, error) {
-	if m.refuse > 0 {
-		m.refuse--
-		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+	if err := m.limit(); err != nil {
+		return nil, err
 	}
 	if m.broken {
 		return &podsv1alpha1.ListPodsResponse{Pods: [][]byte{[]byte("no pod")}}, nil
@@ -116,7 +113,7 @@ func TestPodsAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, socket := range podsSockets {
-		got, err := askPodsAPI(t, t.Context(), servePods(t, socket, &podManager{pods: list.Items, refuse: 2}))
+		got, err := askPodsAPI(t, t.Context(), servePods(t, socket, &podManager{pods: list.Items, limiter: limiter{2}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +128,7 @@ func TestPodsAPI(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := askPodsAPI(t, ctx, servePods(t, podsSockets[0], &podManager{refuse: 1 << 20})); err == nil {
+	if _, err := askPodsAPI(t, ctx, servePods(t, podsSockets[0], &podManager{limiter: limiter{1 << 20}})); err == nil {
 		t.Error("limited for ever, no error")
 	}
 }

@@ -23,18 +23,31 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// limited serves PodResources and refuses the first calls, as the kubelet's limiter does.
+// limiter refuses the first calls, as the kubelet's does.
+type limiter struct{ refuse int }
+
+func (l *limiter) limit() error {
+	if l.refuse > 0 {
+		l.refuse--
+		return status.Error(codes.ResourceExhausted, "rejected by rate limit")
+	}
+	return nil
+}
+
+// limited serves PodResources behind a limiter.
 type limited struct {
 	podresources.UnimplementedPodResourcesListerServer
-	refuse int
+	limiter
 }
+
+// limitedAfter refuses a number of calls.
+func limitedAfter(refused int) *limited { return &limited{limiter: limiter{refused}} }
 
 func (l *limited) List(
 	context.Context, *podresources.ListPodResourcesRequest,
 ) (*podresources.ListPodResourcesResponse, error) {
-	if l.refuse > 0 {
-		l.refuse--
-		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+	if err := l.limit(); err != nil {
+		return nil, err
 	}
 	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{
 		{Namespace: "team", Name: "train", Containers: []*podresources.ContainerResources{
@@ -69,9 +82,8 @@ func (l *limited) Get(
 func (l *limited) GetAllocatableResources(
 	context.Context, *podresources.AllocatableResourcesRequest,
 ) (*podresources.AllocatableResourcesResponse, error) {
-	if l.refuse > 0 {
-		l.refuse--
-		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+	if err := l.limit(); err != nil {
+		return nil, err
 	}
 	return &podresources.AllocatableResourcesResponse{CpuIds: []int64{2, 3, 4, 5}}, nil
 }
@@ -95,14 +107,15 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-func list(t *testing.T, ctx context.Context, kubeletDir string) (View, error) {
+// connect returns a client of a kubelet until the test ends.
+func connect(t *testing.T, kubeletDir string) *PodResources {
 	t.Helper()
 	client, err := NewPodResources(kubeletDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	return client.List(ctx)
+	t.Cleanup(func() { client.Close() })
+	return client
 }
 
 // A kubelet that starts answers as soon as it serves, also where it was asked in vain just before.
@@ -122,16 +135,8 @@ func TestRightAfterAStart(t *testing.T) {
 	for name, ask := range questions {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, err := os.MkdirTemp("", "t")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { os.RemoveAll(dir) })
-			client, err := NewPodResources(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
+			dir := shortDir(t)
+			client := connect(t, dir)
 			if err := ask(t.Context(), client); status.Code(errors.Unwrap(err)) != codes.Unavailable {
 				t.Fatal(err)
 			}
@@ -145,7 +150,7 @@ func TestRightAfterAStart(t *testing.T) {
 
 func TestListAsksAgainWhenItIsLimited(t *testing.T) {
 	t.Parallel()
-	got, err := list(t, t.Context(), serve(t, &limited{refuse: 3}))
+	got, err := connect(t, serve(t, limitedAfter(3))).List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,19 +178,11 @@ func TestListAsksAgainWhenItIsLimited(t *testing.T) {
 
 func TestAllocatableCPUs(t *testing.T) {
 	t.Parallel()
-	client, err := NewPodResources(serve(t, &limited{refuse: 2}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, serve(t, limitedAfter(2)))
 	if got, err := client.AllocatableCPUs(t.Context()); err != nil || got.String() != "2-5" {
 		t.Errorf("%v, %v", got, err)
 	}
-	other, err := NewPodResources(serve(t, podresources.UnimplementedPodResourcesListerServer{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
+	other := connect(t, serve(t, podresources.UnimplementedPodResourcesListerServer{}))
 	if got, err := other.AllocatableCPUs(t.Context()); err == nil {
 		t.Errorf("%v of a kubelet that does not tell", got)
 	}
@@ -195,21 +192,17 @@ func TestListEndsWithItsDeadline(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := list(t, ctx, serve(t, &limited{refuse: 1 << 20})); status.Code(err) == codes.OK {
+	if _, err := connect(t, serve(t, limitedAfter(1<<20))).List(ctx); status.Code(err) == codes.OK {
 		t.Errorf("limited for ever: %v", err)
 	}
-	if _, err := list(t, ctx, t.TempDir()); err == nil {
+	if _, err := connect(t, t.TempDir()).List(ctx); err == nil {
 		t.Error("no kubelet, no error")
 	}
 }
 
 func TestGet(t *testing.T) {
 	t.Parallel()
-	client, err := NewPodResources(serve(t, &limited{refuse: 2}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, serve(t, limitedAfter(2)))
 	view, err := client.Get(t.Context(), Pod{"team", "train"})
 	holder, id, held := view.HolderOf("amd.com/gpu", []string{"0000:2f:00.0", "0000:46:00.0"})
 	if err != nil || !held || id != "0000:2f:00.0" || holder.String() != "team/train/worker" {

@@ -7,53 +7,9 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-// TestC2C: a GPU on a root port of Grace and a NIC of the NUMA node are C2C to the scheduler too.
-func TestC2C(t *testing.T) {
-	t.Parallel()
-	gpuPort, gpu := topology.Address{Domain: 8}, topology.Address{Domain: 8, Bus: 1}
-	nicPort, nic := topology.Address{}, topology.Address{Bus: 3}
-	numa := topology.Node(0)
-	tree := topology.Assemble([]*topology.Device{
-		{Address: gpuPort, Class: topology.PortClass, Vendor: 0x10de, Product: 0x22b1},
-		{Address: gpu, Class: 0x030200, Vendor: 0x10de, Product: 0x2941},
-		{Address: nicPort, Class: topology.PortClass, Vendor: 0x10de, Product: 0x22b1},
-		{Address: nic, Class: 0x020700, Vendor: 0x15b3, Product: 0x1023},
-	}, []topology.Place{
-		{RootComplex: "pci0008:00", NUMA: numa},
-		{RootComplex: "pci0008:00", Bridges: []topology.Address{gpuPort}, NUMA: numa},
-		{RootComplex: "pci0000:00", NUMA: numa},
-		{RootComplex: "pci0000:00", Bridges: []topology.Address{nicPort}, NUMA: numa},
-	}, []int{0, 1})
-	if got := tree.Distance(gpu, nic).Level; got != topology.C2C {
-		t.Fatalf("on the node: %s", got)
-	}
-	spec := v1alpha1.Spec{
-		NUMANodes: []v1alpha1.NUMANode{{Number: 0}, {Number: 1}},
-		Resources: []v1alpha1.Resource{
-			{Name: "nvidia.com/gpu", Kind: v1alpha1.GPU, Devices: 1, Addresses: []string{gpu.String()}},
-			{Name: "nvidia.com/vf", Kind: v1alpha1.VF, Devices: 1, Addresses: []string{nic.String()}},
-		},
-		Switches: switchesOf(tree,
-			published.Resource{Name: "nvidia.com/gpu", Devices: []device.Device{{Address: gpu}}},
-			published.Resource{Name: "nvidia.com/vf", Devices: []device.Device{{Address: nic}}}),
-	}
-	if len(spec.Switches) != 1 || spec.Switches[0].Alone {
-		t.Errorf("switches %+v, want one that makes pairs", spec.Switches)
-	}
-	m, err := newShape(&spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := m.tree.Distance(devicesOf(m, 0)[0].Address, devicesOf(m, 1)[0].Address).Level
-	if got != topology.C2C {
-		t.Errorf("in the scheduler: %s", got)
-	}
-}
 
 // TestDMAFunctionOnAnotherNode: the NUMA node of a switch is that of the place, in any order of devices.
 func TestDMAFunctionOnAnotherNode(t *testing.T) {

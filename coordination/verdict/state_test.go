@@ -105,24 +105,6 @@ func TestPodsThatArePresent(t *testing.T) {
 	}
 }
 
-// A pod with required alignment is refused if the VFs near its GPUs are taken.
-func TestRequired(t *testing.T) {
-	t.Parallel()
-	topology := testserver.Topology("a", 1, true)
-	topology.Spec.Held = []v1alpha1.Held{{UID: "others", Containers: []v1alpha1.Container{
-		{Name: "c", Devices: map[string]v1alpha1.Set{gpus: "1-3", vfs: "0"}},
-		{Name: "d", Devices: map[string]v1alpha1.Set{gpus: "4-7"}},
-	}}}
-	s := newNode(t, topology).State(func(types.UID) bool { return true })
-	for alignment, admitted := range map[intent.Alignment]bool{"": true, intent.Required: false} {
-		pod := testserver.Pod("one", 1, 1)
-		pod.Annotations = map[string]string{intent.AlignmentKey: string(alignment)}
-		if v := s.Ask(pod); v.Admitted != admitted || v.Required == admitted {
-			t.Errorf("alignment %q: %+v", alignment, v)
-		}
-	}
-}
-
 // Devices that an init container leaves are of the same pod: the app container gets its pairs with them.
 func TestInitContainerLeavesItsDevices(t *testing.T) {
 	t.Parallel()
