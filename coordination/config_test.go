@@ -16,6 +16,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -56,11 +57,12 @@ func TestPolicyWithDropIn(t *testing.T) {
 	}
 }
 
-// listener is a Publisher that says what it is told of health: a word for each device of each resource.
+// listener is a Publisher that says what it is told of health: a word for each device of each resource. It is
+// told nothing where the alignment is not required.
 type listener chan []bool
 
 func (p listener) Publish(ctx context.Context, plugins Announced) error {
-	for {
+	for plugins.Policy().Alignment == intent.Required {
 		newest, changed := plugins.Announced()
 		var healthy []bool
 		for _, r := range newest.Resources {
@@ -79,6 +81,7 @@ func (p listener) Publish(ctx context.Context, plugins Announced) error {
 			return nil
 		}
 	}
+	return errors.New("the policy is another")
 }
 
 func (listener) Notes() []string { return []string{"a note"} }
@@ -99,11 +102,12 @@ func (p listener) await(t *testing.T, want ...bool) {
 	}
 }
 
-// TestPublisher: who publishes is told of every announcement, and of a plugin that leaves; and only where its
-// plugin serves.
+// TestPublisher: who publishes is told of every announcement, of a plugin that leaves, and of the policy; and
+// only where its plugin serves.
 func TestPublisher(t *testing.T) {
 	dir, first, second := shortDir(t)+"/run", make(listener), make(listener)
-	a, stop := startWith(t, Config{RunDir: dir, Publisher: first, Log: slog.New(slog.DiscardHandler)})
+	strict := intent.Config{Policy: intent.Policy{Alignment: intent.Required}}
+	a, stop := startWith(t, Config{RunDir: dir, Publisher: first, Intent: strict})
 	member := a.Member(gpus, device.GPU)
 	member.Publish(device.Announcement{Devices: []device.Device{{ID: "0", Healthy: true}}})
 	first.await(t, true)
@@ -111,7 +115,7 @@ func TestPublisher(t *testing.T) {
 	member.Publish(device.Announcement{Devices: []device.Device{{ID: "0"}}})
 	first.await(t, false)
 
-	b, _ := startWith(t, Config{RunDir: dir, Publisher: second, Log: slog.New(slog.DiscardHandler)})
+	b, _ := startWith(t, Config{RunDir: dir, Publisher: second, Intent: strict})
 	b.Member(vfs, device.VF).Publish(device.Announcement{Devices: []device.Device{{ID: "1", Healthy: true}}})
 	first.await(t, false, true)
 	select {

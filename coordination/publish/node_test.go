@@ -24,6 +24,7 @@ import (
 // node is a node with plugins, whose devices the test changes.
 type node struct {
 	name       string
+	policy     intent.Policy
 	kubeletDir string
 	events     chan publish.Change
 	log        *bytes.Buffer
@@ -85,8 +86,8 @@ func (n *node) Announced() (admission.Announced, <-chan struct{}) {
 	return admission.Announced{Tree: n.tree, Resources: n.set.All()}, n.changed
 }
 
-// Policy is that of the plugins' defaults.
-func (n *node) Policy() intent.Policy { return intent.Policy{} }
+// Policy implements coordination.Announced.
+func (n *node) Policy() intent.Policy { return n.policy }
 
 // Enforcement implements coordination.Announced.
 func (n *node) Enforcement() (intent.Enforcement, <-chan struct{}) {
