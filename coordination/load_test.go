@@ -162,7 +162,7 @@ func (l *latencies) report(t *testing.T, during time.Duration) {
 func TestRestarts(t *testing.T) {
 	p := newPairOfNodes(t)
 	p.admit(t)
-	want := held(p.await(t))
+	want := held(p.await(t).GetResources())
 	if len(want) != 4 {
 		t.Fatalf("held: %v", want)
 	}
@@ -175,7 +175,7 @@ func TestRestarts(t *testing.T) {
 		name := []string{gpus, vfs}[n%2]
 		p.stops[name]()
 		p.start(t, name)
-		if got := held(p.await(t)); !slices.Equal(got, want) {
+		if got := held(p.await(t).GetResources()); !slices.Equal(got, want) {
 			t.Fatalf("restart %d: %v are held, want %v", n, got, want)
 		}
 	}
@@ -183,8 +183,8 @@ func TestRestarts(t *testing.T) {
 }
 
 // held returns the devices that containers hold.
-func held(s *api.StatusResponse) (ids []string) {
-	for _, r := range s.GetResources() {
+func held(resources []*api.Resource) (ids []string) {
+	for _, r := range resources {
 		for _, d := range r.GetDevices() {
 			if d.GetAllocated() {
 				ids = append(ids, d.GetDevice().GetId())

@@ -35,14 +35,7 @@ func allocate(t testing.TB, m *Member, ids ...string) *Allocate {
 }
 
 // isHeld reports whether a container has any device.
-func isHeld(c *admission.Coordinator) (held bool) {
-	for _, r := range c.Resources() {
-		for _, d := range r.GetDevices() {
-			held = held || d.GetAllocated()
-		}
-	}
-	return held
-}
+func isHeld(c *admission.Coordinator) bool { return len(held(c.Resources())) > 0 }
 
 // Either plugin's word that an Allocate has returned reaches the server.
 func TestReturned(t *testing.T) {

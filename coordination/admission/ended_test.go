@@ -33,15 +33,13 @@ func TestEndedPodsHaveNothing(t *testing.T) {
 func (a *admission) wantStatus(allocated int, ended string) {
 	a.t.Helper()
 	var owners []string
-	for _, r := range a.coordinator.Status(a.t.Context()).GetResources() {
-		for _, d := range r.GetDevices() {
-			o := d.GetEnded()
-			switch {
-			case d.GetAllocated():
-				allocated--
-			case o != nil && d.GetOwner() == nil:
-				owners = append(owners, o.GetNamespace()+"/"+o.GetPod()+"/"+o.GetContainer())
-			}
+	for _, d := range devicesOf(a.coordinator.Status(a.t.Context()).GetResources()) {
+		o := d.GetEnded()
+		switch {
+		case d.GetAllocated():
+			allocated--
+		case o != nil && d.GetOwner() == nil:
+			owners = append(owners, o.GetNamespace()+"/"+o.GetPod()+"/"+o.GetContainer())
 		}
 	}
 	if got := strings.Join(owners, " "); allocated != 0 || got != ended {
@@ -132,11 +130,9 @@ func TestStatusAfterADeviceOfTwoPods(t *testing.T) {
 	lost, later := of("lost"), of("later")
 	lost.Lost = true
 	known := survey{found: holders.Holders{later, lost}, ended: map[string]bool{podKeyOf(&later): true}}
-	for _, r := range newStatus(s, a.coordinator.now(), known).GetResources() {
-		for _, d := range r.GetDevices() {
-			if d.GetDevice().GetId() == id && (!d.GetAllocated() || d.GetOwner().GetPod() != "lost") {
-				t.Errorf("allocated: %t, to %v", d.GetAllocated(), d.GetOwner())
-			}
+	for _, d := range devicesOf(newStatus(s, a.coordinator.now(), known).GetResources()) {
+		if d.GetDevice().GetId() == id && (!d.GetAllocated() || d.GetOwner().GetPod() != "lost") {
+			t.Errorf("allocated: %t, to %v", d.GetAllocated(), d.GetOwner())
 		}
 	}
 }

@@ -40,11 +40,9 @@ func TestEarlierNamesakeHasEnded(t *testing.T) {
 				a.pods[name] = map[string]kubelet.Devices{} // the kubelet keeps the devices
 				a.remove(name)
 				start("train-0", late, gpus)
-				for _, r := range a.coordinator.Status(t.Context()).GetResources() {
-					for _, d := range r.GetDevices() {
-						if o := d.GetOwner(); o.GetPod() == "train-0" && o.GetUid() != late {
-							t.Errorf("%s is held by %v", d.GetDevice().GetId(), o)
-						}
+				for _, d := range devicesOf(a.coordinator.Status(t.Context()).GetResources()) {
+					if o := d.GetOwner(); o.GetPod() == "train-0" && o.GetUid() != late {
+						t.Errorf("%s is held by %v", d.GetDevice().GetId(), o)
 					}
 				}
 				next, seen := a.come("next", "uid-next", wish{1, 1}).Pod, a.observe()

@@ -67,11 +67,9 @@ func TestHeldUnderTheNameBefore(t *testing.T) {
 	if chosen, why := a.ask(anew, 0, 1); slices.Equal(chosen, held) {
 		t.Errorf("%v, which a container has, is chosen: %s", chosen, why)
 	}
-	for _, r := range a.coordinator.Resources() {
-		for _, d := range r.GetDevices() {
-			if d.GetDevice().GetId() == held[0] && (!d.GetAllocated() || d.GetOwner().GetPod() != "owner") {
-				t.Errorf("the holder of %s %s is %v", r.GetName(), held[0], d.GetOwner())
-			}
+	for _, d := range devicesOf(a.coordinator.Resources()) {
+		if d.GetDevice().GetId() == held[0] && (!d.GetAllocated() || d.GetOwner().GetPod() != "owner") {
+			t.Errorf("the holder of %s is %v", held[0], d.GetOwner())
 		}
 	}
 	_, refusal := a.allocated(anew, held)

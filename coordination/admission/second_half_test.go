@@ -59,11 +59,9 @@ func TestSecondHalfIsAsPlanned(t *testing.T) {
 			gpus: "kubelet asked for GPUs after VFs", vfs: "kubelet asked for VFs after GPUs",
 		}
 		wantWords(t, said, fmt.Sprintf(why, asked[order[1]]))
-		for _, r := range a.coordinator.Status(t.Context()).GetResources() {
-			for _, d := range r.GetDevices() {
-				if d.GetAllocated() && d.GetOwner().GetPod() != pod.Name {
-					t.Errorf("%s is %v's", d.GetDevice().GetId(), d.GetOwner())
-				}
+		for _, d := range devicesOf(a.coordinator.Status(t.Context()).GetResources()) {
+			if d.GetAllocated() && d.GetOwner().GetPod() != pod.Name {
+				t.Errorf("%s is %v's", d.GetDevice().GetId(), d.GetOwner())
 			}
 		}
 	})

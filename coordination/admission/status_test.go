@@ -35,6 +35,14 @@ func owned(container string) *api.Owner {
 	return &api.Owner{Namespace: "team", Pod: "train", Container: container}
 }
 
+// devicesOf returns the devices of all resources.
+func devicesOf(resources []*api.Resource) (all []*api.DeviceStatus) {
+	for _, r := range resources {
+		all = append(all, r.GetDevices()...)
+	}
+	return all
+}
+
 func TestFindDegraded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -121,14 +129,12 @@ func TestOwnerOfTheNewestPod(t *testing.T) {
 			a.serve(pod, vfs, 0, 2)
 			a.keep(pod)
 			held := 0
-			for _, r := range a.coordinator.Resources() {
-				for _, d := range r.GetDevices() {
-					if !d.GetAllocated() {
-						continue
-					}
-					if held++; d.GetOwner().GetPod() != pod.Name {
-						t.Errorf("%s has the owner %v", d.GetDevice().GetId(), d.GetOwner())
-					}
+			for _, d := range devicesOf(a.coordinator.Resources()) {
+				if !d.GetAllocated() {
+					continue
+				}
+				if held++; d.GetOwner().GetPod() != pod.Name {
+					t.Errorf("%s has the owner %v", d.GetDevice().GetId(), d.GetOwner())
 				}
 			}
 			if held != 4 {

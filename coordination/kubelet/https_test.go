@@ -163,6 +163,14 @@ func newSecured(t *testing.T) *secured {
 	return s
 }
 
+// endpoint returns the server's endpoint, with the first token.
+func (s *secured) endpoint(t *testing.T) Endpoint {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	write(t, token, []byte("first\n"))
+	return Endpoint{Address: s.server.Listener.Addr().String(), Name: "example.com", Token: token, CA: s.ca}
+}
+
 func write(t *testing.T, file string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(file, content, 0o600); err != nil {
@@ -173,13 +181,7 @@ func write(t *testing.T, file string, content []byte) {
 func TestHTTPS(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t)
-	endpoint := Endpoint{
-		Address: s.server.Listener.Addr().String(),
-		Name:    "example.com",
-		Token:   filepath.Join(t.TempDir(), "token"),
-		CA:      s.ca,
-	}
-	write(t, endpoint.Token, []byte("first\n"))
+	endpoint := s.endpoint(t)
 	client := NewHTTPS(endpoint)
 	defer client.Close()
 	got, err := collect(t.Context(), client)
@@ -214,17 +216,16 @@ func TestHTTPSTrustsNobodyElse(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t)
 	s.server.Config.ErrorLog = nil
-	address := s.server.Listener.Addr().String()
-	token := filepath.Join(t.TempDir(), "token")
-	write(t, token, []byte("first"))
 	nothing := filepath.Join(t.TempDir(), "empty.crt")
 	write(t, nothing, nil)
-	for name, endpoint := range map[string]Endpoint{
-		"another node's certificate": {Address: address, Name: "another-node", Token: token, CA: s.ca},
-		"no CA file":                 {Address: address, Token: token, CA: nothing + "none"},
-		"no certificate in it":       {Address: address, Token: token, CA: nothing},
-		"no token":                   {Address: address, Name: "example.com", Token: token + "none", CA: s.ca},
+	for name, spoil := range map[string]func(*Endpoint){
+		"another node's certificate": func(e *Endpoint) { e.Name = "another-node" },
+		"no CA file":                 func(e *Endpoint) { e.CA = nothing + "none" },
+		"no certificate in it":       func(e *Endpoint) { e.CA = nothing },
+		"no token":                   func(e *Endpoint) { e.Token += "none" },
 	} {
+		endpoint := s.endpoint(t)
+		spoil(&endpoint)
 		client := NewHTTPS(endpoint)
 		if _, err := collect(t.Context(), client); err == nil {
 			t.Errorf("%s: no error", name)
@@ -240,21 +241,20 @@ func TestHTTPSKnowsTheKubeletsOwnCertificate(t *testing.T) {
 	s.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // clients reject it
 	another := filepath.Join(t.TempDir(), "another.crt")
 	write(t, another, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: selfSigned(t)}))
-	token := filepath.Join(t.TempDir(), "token")
-	write(t, token, []byte("first"))
+	endpoint := s.endpoint(t)
+	endpoint.Name, endpoint.CA = "node-1", another
 	key := filepath.Join(t.TempDir(), "kubelet.key")
 	write(t, key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("key")}))
 	for name, tc := range map[string]struct{ own, want string }{
 		"the one that it keeps":    {s.ca, ""},
 		"another one":              {another, "start this pod again"},
 		"none":                     {"", "serverTLSBootstrap"},
-		"a file that is not there": {token + "none", "kubeletCertificate=/var/lib/kubelet/pki/kubelet.crt"},
-		"a file without":           {token, "no certificate in it"},
+		"a file that is not there": {another + "none", "kubeletCertificate=/var/lib/kubelet/pki/kubelet.crt"},
+		"a file without":           {endpoint.Token, "no certificate in it"},
 		"a key instead":            {key, "no certificate in it"},
 	} {
-		client := NewHTTPS(Endpoint{
-			Address: s.server.Listener.Addr().String(), Name: "node-1", Token: token, CA: another, Certificate: tc.own,
-		})
+		endpoint.Certificate = tc.own
+		client := NewHTTPS(endpoint)
 		pods, err := collect(t.Context(), client)
 		switch {
 		case tc.want == "" && err != nil:

@@ -28,29 +28,34 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// broken is the knowledge of a plugin of which a read panics.
-type broken struct{}
+// told is the knowledge of a plugin. A read of its announcements panics if there are none.
+type told struct{ announced *admission.Announced }
 
-func (broken) Announced() (admission.Announced, <-chan struct{}) { panic("index out of range") }
+func (k told) Announced() (admission.Announced, <-chan struct{}) { return *k.announced, nil }
 
-func (broken) Policy() intent.Policy { return intent.Policy{} }
+func (told) Policy() intent.Policy { return intent.Policy{} }
 
-func (broken) Enforcement() (intent.Enforcement, <-chan struct{}) {
-	return intent.Enforcement{}, nil
+func (told) Enforcement() (intent.Enforcement, <-chan struct{}) { return intent.Enforcement{}, nil }
+
+// target is a target of a publisher.
+type target struct {
+	write  func(Facts) (bool, error) // nil for a target that nothing can be written to
+	forget func()                    // its content is to be read again; may be nil
 }
 
-// unused is a target that nothing is written to.
-type unused struct{}
+func (target) Name() string { return "tandem" }
 
-func (unused) Name() string                               { return "tandem" }
-func (unused) Write(context.Context, Facts) (bool, error) { return false, errors.New("unused") }
-func (unused) Forget()                                    {}
+func (s target) Write(_ context.Context, f Facts) (bool, error) {
+	if s.write == nil {
+		return false, errors.New("unused")
+	}
+	return s.write(f)
+}
 
-// knowing is a target that is written if the facts are known.
-type knowing struct{ unused }
-
-func (knowing) Write(_ context.Context, f Facts) (bool, error) {
-	return f.Unread == nil, f.Unread
+func (s target) Forget() {
+	if s.forget != nil {
+		s.forget()
+	}
 }
 
 // newOf returns a publisher of a node whose files never change, without a log.
@@ -75,7 +80,8 @@ func TestUnreadFactsAreAwaited(t *testing.T) {
 		defer cancel()
 		attempts := 0
 		p := newOf(t, Config{Published: func(string, error) { attempts++ }})
-		k := keeper{Publisher: p, sink: knowing{}, newest: &system.Newest[*Facts]{}}
+		known := target{write: func(f Facts) (bool, error) { return f.Unread == nil, f.Unread }}
+		k := keeper{Publisher: p, sink: known, newest: &system.Newest[*Facts]{}}
 		go k.keepWritten(ctx)
 		k.newest.Set(&Facts{Unread: ErrUnread})
 		<-time.After(time.Hour)
@@ -96,10 +102,10 @@ func TestUnreadFactsAreAwaited(t *testing.T) {
 func TestPublishEndsAfterPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		p := newOf(t, Config{Sinks: []Sink{unused{}}})
+		p := newOf(t, Config{Sinks: []Sink{target{}}})
 		ended := make(chan error, 1)
 		go func() {
-			ended <- system.Survive(p.config.Log, func() error { return p.Publish(ctx, broken{}) })
+			ended <- system.Survive(p.config.Log, func() error { return p.Publish(ctx, told{}) })
 		}()
 		select {
 		case err := <-ended:
@@ -117,11 +123,6 @@ func TestPublishEndsAfterPanic(t *testing.T) {
 	})
 }
 
-// starting is the knowledge of a plugin that has not announced its devices yet.
-type starting struct{ broken }
-
-func (starting) Announced() (admission.Announced, <-chan struct{}) { return admission.Announced{}, nil }
-
 // Before the first announcement the devices are unknown, and the published content stays.
 func TestUnknownIsNotPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -129,43 +130,16 @@ func TestUnknownIsNotPublished(t *testing.T) {
 		defer cancel()
 		times := 0
 		p := newOf(t, Config{
-			Sinks: []Sink{forgetful{times: &times}}, Published: func(string, error) { t.Error("written") },
+			Sinks:     []Sink{target{forget: func() { times++ }}},
+			Published: func(string, error) { t.Error("written") },
 		})
-		if err := p.Publish(ctx, starting{}); err != nil {
+		if err := p.Publish(ctx, told{&admission.Announced{}}); err != nil {
 			t.Error(err)
 		}
 		if times != 1 {
 			t.Errorf("what another plugin may have published is read again %d times, want once", times)
 		}
 	})
-}
-
-// bereft is the knowledge of a plugin about a container that the kubelet has lost its records of.
-type bereft struct{ broken }
-
-func (bereft) Announced() (admission.Announced, <-chan struct{}) {
-	return admission.Announced{
-		Tree:      &topology.Tree{},
-		Resources: []*device.Resource{device.NewResource("amd.com/gpu", device.GPU, []device.Device{{ID: "g1"}})},
-		Before: holders.Sources{
-			Before: holders.Holders{{
-				UID: "u1", Name: "c", Devices: kubelet.Devices{"amd.com/gpu": {"g1"}}, Life: "1",
-			}},
-			Known: map[string]holders.Known{"u1": {Told: true}},
-			Life:  "2",
-		},
-	}, nil
-}
-
-// seen is a target that gets what pods hold.
-type seen struct {
-	unused
-	held *[]v1alpha1.Held
-}
-
-func (s seen) Write(_ context.Context, f Facts) (bool, error) {
-	*s.held = f.Spec.Held
-	return true, nil
 }
 
 // A container that the kubelet has lost its records of holds its devices in what is published.
@@ -178,8 +152,23 @@ func TestLostContainerIsPublished(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*look)
 		defer cancel()
 		var got []v1alpha1.Held
-		p := newOf(t, Config{Sys: fstest.MapFS{}, KubeletDir: dir, Sinks: []Sink{seen{held: &got}}})
-		if err := p.Publish(ctx, bereft{}); err != nil {
+		p := newOf(t, Config{Sys: fstest.MapFS{}, KubeletDir: dir, Sinks: []Sink{
+			target{write: func(f Facts) (bool, error) {
+				got = f.Spec.Held
+				return true, nil
+			}},
+		}})
+		gpus := device.NewResource("amd.com/gpu", device.GPU, []device.Device{{ID: "g1"}})
+		if err := p.Publish(ctx, told{&admission.Announced{
+			Tree: &topology.Tree{}, Resources: []*device.Resource{gpus},
+			Before: holders.Sources{
+				Before: holders.Holders{{
+					UID: "u1", Name: "c", Devices: kubelet.Devices{"amd.com/gpu": {"g1"}}, Life: "1",
+				}},
+				Known: map[string]holders.Known{"u1": {Told: true}},
+				Life:  "2",
+			},
+		}}); err != nil {
 			t.Error(err)
 		}
 		want := []v1alpha1.Held{{UID: "u1", Containers: []v1alpha1.Container{
@@ -196,7 +185,7 @@ func TestLostContainerIsPublished(t *testing.T) {
 func TestEndedTargetHasNoNote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		k := keeper{Publisher: newOf(t, Config{}), sink: unused{}, newest: &system.Newest[*Facts]{}}
+		k := keeper{Publisher: newOf(t, Config{}), sink: target{}, newest: &system.Newest[*Facts]{}}
 		go k.keepWritten(ctx)
 		k.newest.Set(&Facts{})
 		synctest.Wait()
@@ -211,18 +200,10 @@ func TestEndedTargetHasNoNote(t *testing.T) {
 	})
 }
 
-// forgetful is a target that counts how often it is to read its content again.
-type forgetful struct {
-	unused
-	times *int
-}
-
-func (f forgetful) Forget() { *f.times++ }
-
 // After a start of the kubelet the published content is read again: the node can be another one of its name.
 func TestKubeletStartMakesTargetsReadAgain(t *testing.T) {
 	times := 0
-	p := newOf(t, Config{Sinks: []Sink{forgetful{times: &times}}})
+	p := newOf(t, Config{Sinks: []Sink{target{forget: func() { times++ }}}})
 	for change, want := range map[Change]int{Written: 0, Started: 1} {
 		times = 0
 		if p.noteChange(change); times != want {

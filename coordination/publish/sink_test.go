@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -18,6 +19,27 @@ import (
 	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/published"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTargets(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "tandem": "tandem", "nrt, tandem,nrt": "nrt,tandem", "kubenexus,nfd": "kubenexus,nfd",
+	} {
+		var targets publish.Targets
+		if err := targets.UnmarshalText([]byte(text)); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if got, _ := targets.MarshalText(); string(got) != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+	for _, text := range []string{"all", "tandem,", "kubenexus", "kubenexus,tandem", "nfd-file"} {
+		if err := new(publish.Targets).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is no error", text)
+		}
+	}
+}
 
 const (
 	zonesOfA   = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/a"

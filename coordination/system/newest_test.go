@@ -2,7 +2,10 @@
 
 package system
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 func TestSignal(t *testing.T) {
 	var s Signal
@@ -37,5 +40,21 @@ func TestNewest(t *testing.T) {
 	case <-func() <-chan struct{} { _, next := n.Watch(); return next }():
 		t.Error("the value is still the newest")
 	default:
+	}
+}
+
+func TestComplaint(t *testing.T) {
+	var c Complaint
+	for i, attempt := range []struct {
+		err  string
+		want bool
+	}{{"", false}, {"full", true}, {"full", false}, {"gone", true}, {"", false}, {"gone", true}} {
+		var err error
+		if attempt.err != "" {
+			err = errors.New(attempt.err)
+		}
+		if got := c.IsNew(err); got != attempt.want {
+			t.Errorf("attempt %d, %q: new %v", i, attempt.err, got)
+		}
 	}
 }
