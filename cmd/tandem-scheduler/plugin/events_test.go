@@ -40,25 +40,6 @@ func TestAfterPod(t *testing.T) {
 	}
 }
 
-func TestAfterObject(t *testing.T) {
-	r := start(t)
-	r.bind("a", server.Pod("x", 1, 1), server.Pod("y", 1, 1))
-	full, free := server.Topology("a", 1, true), server.Topology("a", 1, true)
-	server.Hold(full, "x", "0", "0")
-	server.Hold(full, "y", "4", "4")
-	for _, c := range []struct {
-		name string
-		now  *v1alpha1.NodeTopology
-		want fwk.QueueingHint
-	}{{"full", full, fwk.QueueSkip}, {"free", free, fwk.Queue}} {
-		object := newPublished(t, newReader(klog.Background()), c.now)
-		got, err := r.plugin.afterObject(klog.Background(), server.Pod("waiting", 4, 4), nil, object)
-		if err != nil || got != c.want {
-			t.Errorf("%s: %v, %v", c.name, got, err)
-		}
-	}
-}
-
 // bind adds pods of a node to the scheduler's informer.
 func (r *rig) bind(node string, pods ...*v1.Pod) {
 	r.t.Helper()

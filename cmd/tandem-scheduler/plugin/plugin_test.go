@@ -205,60 +205,6 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Pods without holdings count as future holders.
-func TestInFlight(t *testing.T) {
-	r := start(t, server.Topology("a", 1, true))
-	first := created(server.Pod("first", 4, 4), 1)
-	pod, second := created(server.Pod("new", 4, 4), 2), server.Pod("second", 1, 1)
-	_, got := r.filter(pod, on("a", first), on("a", first, second))
-	if !got[0].IsSuccess() {
-		t.Error(got[0])
-	}
-	want(t, got[1], fwk.Unschedulable, "")
-}
-
-// The kubelet may admit pods of one second in either order. Here both fit if the large one is first: the
-// small one then gets the other NUMA node, on which a GPU is taken. If the small one is first, it takes a
-// device that the large one needs.
-func TestSameSecond(t *testing.T) {
-	topology := server.Topology("a", 1, true)
-	server.Hold(topology, "held", "4", "4")
-	r := start(t, topology)
-	held, large := server.Pod("held", 1, 1), created(server.Pod("large", 4, 4), 1)
-	_, got := r.filter(created(server.Pod("small", 1, 1), 1), on("a", held, large))
-	want(t, got[0], fwk.Unschedulable, overtaken)
-}
-
-// Two pods of another scheduler are on their way: in one of the orders the kubelet refuses the larger one and
-// room remains; in the other order none remains.
-func TestRefusedInOneOrder(t *testing.T) {
-	topology := server.Topology("a", 1, true)
-	server.Hold(topology, "held", "4", "4")
-	r := start(t, topology)
-	three, four := created(server.Pod("three", 3, 3), 1), created(server.Pod("four", 4, 4), 2)
-	_, got := r.filter(created(server.Pod("small", 1, 1), 3), on("a", server.Pod("held", 1, 1), three, four))
-	want(t, got[0], fwk.Unschedulable, overtaken)
-}
-
-// One of two pods that held a NUMA node is deleted. A third one is on its way: if it was admitted before the
-// deletion, it holds the other NUMA node, and none is free.
-func TestAdmittedBeforeAnotherWasGone(t *testing.T) {
-	topology := server.Topology("a", 1, true)
-	server.Hold(topology, "stays", "0-1", "0-1")
-	r := start(t, topology)
-	server.Hold(topology, "gone", "2-3", "2-3")
-	late := start(t, topology)
-	stays, comes := server.Pod("stays", 2, 2), server.Pod("comes", 2, 2)
-	if _, got := r.filter(server.Pod("new", 4, 4), on("a", stays, comes)); !got[0].IsSuccess() {
-		t.Errorf("nobody is gone: %v", got[0])
-	}
-	_, got := late.filter(server.Pod("new", 4, 4), on("a", stays, comes), on("a", stays))
-	want(t, got[0], fwk.Unschedulable, overtaken)
-	if !got[1].IsSuccess() {
-		t.Errorf("none is on its way: %v", got[1])
-	}
-}
-
 func TestRequiredAlignment(t *testing.T) {
 	topology := server.Topology("a", 1, false)
 	server.Hold(topology, "held", "0", "1")

@@ -142,8 +142,8 @@ func wait(t *testing.T, names <-chan string, want string) {
 	}
 }
 
-// schedule runs a scheduler with the plugin on objects of a server, and returns the names of the pods that
-// the scheduler refuses and binds.
+// schedule runs a scheduler with the plugin on objects of a server until the test ends, and returns the names
+// of the pods that the scheduler refuses and binds.
 func schedule(t *testing.T, client *fake.Clientset, s *objectServer) (refused, bound chan string) {
 	t.Helper()
 	api := httptest.NewServer(s)
@@ -164,16 +164,9 @@ func schedule(t *testing.T, client *fake.Clientset, s *objectServer) (refused, b
 		}
 		return false, nil, nil
 	})
-	run(t, client, api.URL)
-	return refused, bound
-}
-
-// run runs a scheduler with the plugin until the test ends. Its objects are on a separate server.
-func run(t *testing.T, client *fake.Clientset, objectServer string) {
-	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	dynamicClient, err := dynamic.NewForConfig(&rest.Config{Host: objectServer})
+	dynamicClient, err := dynamic.NewForConfig(&rest.Config{Host: api.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +182,7 @@ func run(t *testing.T, client *fake.Clientset, objectServer string) {
 	var objects Objects
 	sched, err := scheduler.New(ctx, client, factory, dynamicFactory,
 		profile.RecorderFactory(func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }),
-		scheduler.WithProfiles(profiles...), scheduler.WithKubeConfig(&rest.Config{Host: objectServer}),
+		scheduler.WithProfiles(profiles...), scheduler.WithKubeConfig(&rest.Config{Host: api.URL}),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: objects.New}),
 		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1))
 	if err != nil {
@@ -209,4 +202,5 @@ func run(t *testing.T, client *fake.Clientset, objectServer string) {
 		factory.Shutdown()
 		dynamicFactory.Shutdown()
 	})
+	return refused, bound
 }
