@@ -68,6 +68,13 @@ func decide(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) *d
 	}), tree, request, choice}
 }
 
+// offering makes lists of its own the free devices of the question.
+func (q *decisionInput) offering(gpus, nics []placement.Device) *decisionInput {
+	q.request.GPUs[0].Free, q.request.VFs[0].Free = slices.Clone(gpus), slices.Clone(nics)
+	q.request.Spare = placement.Devices{GPUs: slices.Clone(gpus), VFs: slices.Clone(nics)}
+	return q
+}
+
 // heap returns the live heap in bytes.
 func heap() int {
 	runtime.GC()
@@ -87,12 +94,7 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	}
 	replicas, hcas := shareDevices(gpus, 2000), shareDevices(nics[:min(8, len(nics))], 1000)
 	few, fewNICs := shareDevices(gpus, 1), shareDevices(nics, 1)
-	longLists := func() *decisionInput {
-		q := decide(t, tree, few, fewNICs)
-		q.request.GPUs[0].Free, q.request.VFs[0].Free = slices.Clone(replicas), slices.Clone(hcas)
-		q.request.Spare = placement.Devices{GPUs: slices.Clone(replicas), VFs: slices.Clone(hcas)}
-		return q
-	}
+	longLists := func() *decisionInput { return decide(t, tree, few, fewNICs).offering(replicas, hcas) }
 	for name, c := range map[string]struct {
 		next     func() *decisionInput
 		computed bool // options are computed after each decision
@@ -218,9 +220,7 @@ func TestOptionsAreComputedOnce(t *testing.T) {
 		var state committedState
 		for range 8 {
 			q := decide(t, tree, shareDevices(gpus, 1), shareDevices(nics, 1))
-			q.request.GPUs[0].Free, q.request.VFs[0].Free = slices.Clone(replicas), slices.Clone(hcas)
-			q.request.Spare = placement.Devices{GPUs: slices.Clone(replicas), VFs: slices.Clone(hcas)}
-			state.history.addQuestion(q)
+			state.history.addQuestion(q.offering(replicas, hcas))
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -224,10 +224,10 @@ var troubles = map[string]struct {
 // The coordinator is right whatever pods come, whatever tells who asks.
 func TestModel(t *testing.T) {
 	for name, trouble := range troubles {
-		seeds := uint64(20)
+		seeds, steps := uint64(20), 120
 		switch {
 		case testing.Short():
-			seeds = 4
+			seeds, steps = 4, 60
 		case name == "nothing":
 			seeds = 60
 		}
@@ -238,7 +238,7 @@ func TestModel(t *testing.T) {
 				t.Parallel()
 				for seed := range seeds {
 					j := newJudge(t, seed, source, trouble.trouble)
-					j.run(120)
+					j.run(steps)
 					if err := j.check(may); err != nil {
 						t.Errorf("seed %d, %v", seed, err)
 					}

@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -206,10 +207,6 @@ const (
 // free, either.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(60)
-	if testing.Short() {
-		seeds = 10
-	}
 	for name, trouble := range map[string]trouble{
 		"nothing":                    {},
 		"pods fail amid a container": {Trouble: model.Trouble{Fail: 0.1}},
@@ -232,7 +229,7 @@ func TestModel(t *testing.T) {
 					may = append(may, stuck)
 				}
 				total, questions, most := map[string]int{}, 0, 0
-				for seed := range seeds {
+				for seed := range uint64(scale.Rounds(60)) {
 					k := newKeeper(t, seed, source, trouble)
 					k.run(120)
 					questions, most = questions+k.questions, max(most, k.most)
