@@ -13,23 +13,24 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
+// wanting is a pod of one container, with its name as its UID.
+func wanting(name string, age time.Duration, w wish) intent.Pod {
+	return intent.Pod{
+		Pod: kubelet.Pod{Namespace: "team", Name: name}, UID: name, Created: time.Unix(1000, 0).Add(-age),
+		Containers: []intent.Container{{Name: "c", Requests: map[string]int{gpus: w.gpus, vfs: w.vfs}}},
+	}
+}
+
 // Kubelets before 1.34 show a pod that they have just rejected like one that waits.
 func TestWhoAsksOfSeveral(t *testing.T) {
 	t.Parallel()
-	pod := func(name string, age time.Duration, w wish) intent.Pod {
-		return intent.Pod{
-			Pod: kubelet.Pod{Namespace: "team", Name: name}, UID: name, Created: time.Unix(1000, 0).Add(-age),
-			Containers: []intent.Container{{Name: "c", Requests: map[string]int{gpus: w.gpus, vfs: w.vfs}}},
-		}
-	}
-	old, young, other := pod("old", time.Hour, wish{1, 0}), pod("young", time.Minute, wish{1, 1}),
-		pod("other", time.Second, wish{0, 1})
-	twin := pod("twin", time.Second, wish{1, 1})
-	chosen := pod("chosen", time.Second, wish{1, 1})
+	old, young := wanting("old", time.Hour, wish{1, 0}), wanting("young", time.Minute, wish{1, 1})
+	other, twin := wanting("other", time.Second, wish{0, 1}), wanting("twin", time.Second, wish{1, 1})
+	chosen := wanting("chosen", time.Second, wish{1, 1})
 	chosen.Chosen = []string{"0000:11:00.0"}
-	started := pod("started", 0, wish{1, 1})
+	started := wanting("started", 0, wish{1, 1})
 	started.Started = true
-	lost := pod("lost", 0, wish{1, 1}) // the kubelet has no record of its devices any more
+	lost := wanting("lost", 0, wish{1, 1}) // the kubelet has no record of its devices any more
 	lost.Started = true
 	viewed := kubelet.Read(kubelet.View{Pods: []kubelet.Pod{old.Pod, young.Pod}}, nil)
 	for name, tc := range map[string]struct {
@@ -219,14 +220,7 @@ func TestAskerOfAnotherNumberIsUnknown(t *testing.T) {
 // told of: the kubelet is not done with that container.
 func TestSecondHalfIsOfWhoRequestsTheFirst(t *testing.T) {
 	t.Parallel()
-	pod := func(name string, age time.Duration, requests map[string]int) intent.Pod {
-		return intent.Pod{
-			Pod: kubelet.Pod{Name: name}, UID: name, Created: time.Unix(1000, 0).Add(-age),
-			Containers: []intent.Container{{Name: "c", Requests: requests}},
-		}
-	}
-	both, vfsAlone := map[string]int{gpus: 1, vfs: 1}, map[string]int{vfs: 1}
-	pods := []intent.Pod{pod("old", time.Hour, both), pod("young", time.Minute, vfsAlone)}
+	pods := []intent.Pod{wanting("old", time.Hour, wish{1, 1}), wanting("young", time.Minute, wish{0, 1})}
 	for progress, want := range map[progress]string{progressOpen: "old", progressComplete: "young"} {
 		e := &evidence{
 			Resources: announced(t), Newest: &recipient{ID: 1, Devices: kubelet.Devices{gpus: {"g1"}}},

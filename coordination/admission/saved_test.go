@@ -49,12 +49,8 @@ func (a *admission) takeOver() {
 // successor returns a coordinator that starts from what the coordinator has written down.
 func (a *admission) successor(now func() time.Time) *Coordinator {
 	a.t.Helper()
-	var saved savedState
-	if err := json.Unmarshal(encoded(a.t, a.coordinator), &saved); err != nil {
-		a.t.Fatal(err)
-	}
 	next := (&Coordinator{Config: a.coordinator.Config}).startAt(a.coordinator.current().tree, now)
-	if err := next.restore(saved, next.Log); err != nil {
+	if err := next.restore(written(a.t, a.coordinator), next.Log); err != nil {
 		a.t.Fatal(err)
 	}
 	return next
@@ -139,15 +135,7 @@ func TestNextServerHasTheState(t *testing.T) {
 			}
 		}
 	}
-	content, err := json.Marshal(before.save())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var saved savedState
-	if err := json.Unmarshal(content, &saved); err != nil {
-		t.Fatal(err)
-	}
-	if err := after.restore(saved, slog.New(slog.DiscardHandler)); err != nil {
+	if err := after.restore(written(t, before), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	diff := cmp.Diff(s, after.current(), cmpopts.IgnoreFields(state{}, "books", "resources"),
@@ -195,13 +183,26 @@ func TestFileKeepsNoListsOfPods(t *testing.T) {
 	}
 }
 
-func encoded(t *testing.T, c *Coordinator) []byte {
+// saver has a state that can be saved: a coordinator, or the state alone.
+type saver interface{ save() savedState }
+
+// encoded is what a server writes.
+func encoded(t *testing.T, s saver) []byte {
 	t.Helper()
-	content, err := json.Marshal(c.save())
+	content, err := json.Marshal(s.save())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return content
+}
+
+// written is what the next server reads.
+func written(t *testing.T, s saver) (saved savedState) {
+	t.Helper()
+	if err := json.Unmarshal(encoded(t, s), &saved); err != nil {
+		t.Fatal(err)
+	}
+	return saved
 }
 
 // A pod that has ended holds nothing for a server without a request source, although an earlier server had
