@@ -3,6 +3,7 @@
 package publish_test
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"syscall"
@@ -138,6 +139,18 @@ func TestCPUsAndMemoryOfZones(t *testing.T) {
 		if got, want := amounts(all["node-1"])["cpu"], (amount{"112", "112", "112"}); got != want {
 			t.Errorf("%s: CPUs of the other node %v, want %v", name, got, want)
 		}
+	}
+}
+
+// TestStaticMemoryOfZones: the amounts of a NUMA node are those of a static memory manager.
+func TestStaticMemoryOfZones(t *testing.T) {
+	var state kubelet.MemoryState
+	if err := json.Unmarshal([]byte(memoryState), &state); err != nil {
+		t.Fatal(err)
+	}
+	all := buildZones(t, false, 8, func(f *publish.Facts) { f.Memory = kubelet.Read(state, nil) })
+	if got, want := amounts(all["node-0"])["memory"], (amount{"100", "90", "70"}); got != want {
+		t.Errorf("memory %v, want %v", got, want)
 	}
 }
 
