@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -53,7 +52,6 @@ type admission struct {
 	free         map[string][]device.Device
 	all          map[string][]device.Device
 	recordedPods map[kubelet.Pod]map[string]kubelet.Devices // as pods, init containers kept
-	named        []*api.Owner                               // by each Allocate that was answered
 	kubeletDir   string                                     // "" if there is no checkpoint
 	// resource names of VFs, one for each PF; none: one for all
 	rails []string

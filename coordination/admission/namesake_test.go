@@ -3,7 +3,6 @@
 package admission
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 // The kubelet has two pods of one name in its checkpoint: the earlier one has ended, the kubelet has started
@@ -81,71 +79,6 @@ func TestStaticPodComesBack(t *testing.T) {
 	})
 }
 
-// Pods of few names come and go; the kubelet keeps some ended ones for a while, as after its start.
-func TestRandomNamesakes(t *testing.T) {
-	for _, source := range []intent.Source{intent.PodsAPI, ""} {
-		for seed := range uint64(scale.Rounds(60)) {
-			a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
-			a.source = source
-			a.keepCheckpoint()
-			var ghosts []kubelet.Pod
-			life := 0
-			a.restarts(func() string { return fmt.Sprint(life) })
-			mix := []wish{{1, 1}, {2, 2}, {1, 0}, {0, 1}, {0, 2}}
-			if source != "" {
-				mix = append(mix, wish{2, 1}, wish{1, 2})
-			}
-			for step := range 60 {
-				switch r := a.random.IntN(10); {
-				case len(ghosts) == 0 && len(a.order) > 0 && r < 2: // the kubelet starts; pods have ended meanwhile
-					life++
-					for _, pod := range slices.Clone(a.order) {
-						if d := a.pods[pod]["c0"]; len(d[gpus]) == 0 || len(d[vfs]) == 0 || a.random.IntN(2) == 0 {
-							continue
-						}
-						ghost := kubelet.Pod{Namespace: "ghost", Name: fmt.Sprint(pod.Name, step)}
-						a.uids[ghost], a.recordedPods[ghost] = a.uids[pod], a.recordedPods[pod]
-						a.pods[ghost] = a.pods[pod]
-						delete(a.pods, pod)
-						a.remove(pod)
-						ghosts = append(ghosts, ghost)
-					}
-				case len(ghosts) == 0 && len(a.order) > 0 && r < 5:
-					a.remove(a.order[a.random.IntN(len(a.order))])
-				case len(ghosts) > 0 && r < 3: // the kubelet's sources are ready
-					for _, ghost := range ghosts {
-						a.remove(ghost)
-					}
-					ghosts = nil
-				default:
-					name := fmt.Sprintf("pod-%d", a.random.IntN(3))
-					pod := kubelet.Pod{Namespace: "team", Name: name}
-					if a.pods[pod] != nil {
-						continue
-					}
-					a.add(name)
-					a.uids[pod] = fmt.Sprintf("uid-%d-%d", a.random.IntN(1000), a.created)
-					w := mix[a.random.IntN(len(mix))]
-					a.pods[pod]["c0"] = kubelet.Devices{}
-					a.tell(pod, container{"c0", w})
-					a.named = nil
-					if !a.admit(pod, "c0", w) {
-						a.remove(pod)
-					}
-					for _, named := range a.named {
-						if named != nil && (kubelet.Pod{Namespace: named.GetNamespace(), Name: named.GetPod()}) != pod {
-							t.Errorf("an Allocate of %v is said to be of %v", pod, named)
-						}
-					}
-				}
-				if t.Failed() {
-					t.Fatalf("source %q, seed %d, step %d", source, seed, step)
-				}
-			}
-		}
-	}
-}
-
 // The kubelet rejects a pod amid its container, for the device of another vendor's plugin, and a later pod of
 // the name comes: its first question is no second half.
 func TestRejectedAndCreatedAgain(t *testing.T) {
@@ -170,19 +103,6 @@ func TestRejectedAndCreatedAgain(t *testing.T) {
 			})
 		})
 	}
-}
-
-// restarts makes each answer of PodResources that of the kubelet that runs.
-func (a *admission) restarts(life func() string) {
-	read := sourcesOf(a.coordinator)
-	look, get := read.look, read.get
-	of := func(view kubelet.View, err error) (kubelet.View, error) {
-		view.Life = life()
-		return view, err
-	}
-	read.life = life
-	read.look = func(ctx context.Context) (kubelet.View, error) { return of(look(ctx)) }
-	read.get = func(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) { return of(get(ctx, pod)) }
 }
 
 // Without a request source List has just shown, at the question, that the holder under the name before has

@@ -124,7 +124,6 @@ func (a *admission) allocated(name string, ids []string) (order []string, refusa
 		a.t.Fatal(err)
 	}
 	_ = a.coordinator.Returned(a.t.Context(), name, ids, taken.GetRefusal() != "")
-	a.named = append(a.named, taken.GetContainer())
 	return taken.GetDevices(), taken.GetRefusal()
 }
 
