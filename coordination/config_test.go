@@ -23,9 +23,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// TestPolicyWithDropIn: the kubelet's file names a policy, and a drop-in overrides it by the required one with
-// an option. The coordinator plans by the rule of the folder if the folder is known, and otherwise by none of
-// the file's.
+// TestPolicyWithDropIn: the kubelet's file names a policy, and a drop-in overrides it by the required one,
+// with an option. The coordinator plans by the rule of the folder if the folder is known, and otherwise by
+// none of the file's.
 func TestPolicyWithDropIn(t *testing.T) {
 	dir := t.TempDir()
 	const header = "apiVersion: " + kubelet.ConfigVersion + "\nkind: " + kubelet.ConfigKind + "\n"

@@ -113,7 +113,8 @@ func TestPodsAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, socket := range podsSockets {
-		got, err := askPodsAPI(t, t.Context(), servePods(t, socket, &podManager{pods: list.Items, limiter: limiter{2}}))
+		pods := &podManager{pods: list.Items, limiter: limiter{2}}
+		got, err := askPodsAPI(t, t.Context(), servePods(t, socket, pods))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +129,8 @@ func TestPodsAPI(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := askPodsAPI(t, ctx, servePods(t, podsSockets[0], &podManager{limiter: limiter{1 << 20}})); err == nil {
+	limited := &podManager{limiter: limiter{1 << 20}}
+	if _, err := askPodsAPI(t, ctx, servePods(t, podsSockets[0], limited)); err == nil {
 		t.Error("limited for ever, no error")
 	}
 }

@@ -159,7 +159,8 @@ func TestAssignmentsNeverRead(t *testing.T) {
 			t.Errorf("%s: once it can be read: %v, %v", file, known.Unread, known.Stale)
 		}
 		unreadable(func(content string, f publish.Facts) {
-			if f.Unread != nil || !reflect.DeepEqual(f.CPUs, known.CPUs) || !reflect.DeepEqual(f.Memory, known.Memory) {
+			if f.Unread != nil || !reflect.DeepEqual(f.CPUs, known.CPUs) ||
+				!reflect.DeepEqual(f.Memory, known.Memory) {
 				t.Errorf("%s %q: %v, CPUs %v, memory %v; want %v, %v", file, content, f.Unread, f.CPUs, f.Memory,
 					known.CPUs, known.Memory)
 			}
