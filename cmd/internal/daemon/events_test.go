@@ -99,6 +99,14 @@ func verdict(outcome admission.Outcome) admission.Verdict {
 	return v
 }
 
+// unsound returns a device of the container.
+func unsound(id, health, reason string) coordination.Unsound {
+	return coordination.Unsound{
+		Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, Name: "worker"},
+		UID:       "uid-1", Resource: "tandem.dev/vf", Device: id, Health: health, Reason: reason,
+	}
+}
+
 func TestEvents(t *testing.T) {
 	s, c, outcomes := openSender(t, http.StatusCreated)
 	close(c.hold)
@@ -216,16 +224,6 @@ func TestRejectedPodsAreToldLater(t *testing.T) {
 	}
 }
 
-func TestForbiddenEventsAreCounted(t *testing.T) {
-	s, c, outcomes := openSender(t, http.StatusForbidden)
-	close(c.hold)
-	s.Tell(verdict(admission.Degraded))
-	if outcome := <-outcomes; outcome != eventFailed {
-		t.Errorf("was %s", outcome)
-	}
-	<-c.events
-}
-
 // A hanging API server loses events, but never delays the daemon.
 func TestNothingWaitsForTheAPIServer(t *testing.T) {
 	s, c, outcomes := openSender(t, http.StatusCreated)
@@ -248,13 +246,8 @@ func TestNothingWaitsForTheAPIServer(t *testing.T) {
 func TestUnsoundDeviceEvents(t *testing.T) {
 	s, c, outcomes := openSender(t, http.StatusCreated)
 	close(c.hold)
-	vf := coordination.Unsound{
-		Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, Name: "worker"},
-		UID:       "uid-1", Resource: "tandem.dev/vf", Device: "0000:0c:00.1", Health: "degraded",
-		Reason: "symbol_error increased",
-	}
-	worse := vf
-	worse.Health, worse.Reason = "failed", "link_downed increased"
+	vf := unsound("0000:0c:00.1", "degraded", "symbol_error increased")
+	worse := unsound("0000:0c:00.1", "failed", "link_downed increased")
 	for _, list := range [][]coordination.Unsound{nil, {vf}, {vf}, {worse}, nil, {worse}, {worse}} {
 		s.Unsound(list)
 	}
@@ -294,19 +287,18 @@ func TestNamesOfEventsFit(t *testing.T) {
 	}
 }
 
-// An event on an unsound device that the API server does not take is sent again: the fault of a NIC can be
-// the reason for that.
+// An event on an unsound device that the API server does not take is counted, and sent again: the fault of a NIC
+// can be the reason for that.
 func TestUnsoundDeviceIsToldLater(t *testing.T) {
-	s, c, outcomes := openSender(t, http.StatusInternalServerError)
+	s, c, outcomes := openSender(t, http.StatusForbidden)
 	close(c.hold)
-	vf := coordination.Unsound{
-		Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, Name: "worker"},
-		UID:       "uid-1", Resource: "tandem.dev/vf", Device: "0000:0c:00.1", Health: "failed", Reason: "down",
-	}
 	for range 2 {
-		s.Unsound([]coordination.Unsound{vf})
+		s.Unsound([]coordination.Unsound{unsound("0000:0c:00.1", "failed", "down")})
 		select {
-		case <-outcomes:
+		case outcome := <-outcomes:
+			if outcome != eventFailed {
+				t.Errorf("was %s", outcome)
+			}
 		case <-time.After(5 * time.Second):
 			t.Fatal("the event is not sent again")
 		}
@@ -377,14 +369,8 @@ func TestLastingReason(t *testing.T) {
 func TestManyRecoveries(t *testing.T) {
 	s, c, outcomes := openSender(t, http.StatusCreated)
 	close(c.hold)
-	device := func(i int) coordination.Unsound {
-		return coordination.Unsound{
-			Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, Name: "worker"},
-			UID:       "uid-1", Resource: "amd.com/gpu", Device: fmt.Sprint(i), Health: "unhealthy", Reason: "x",
-		}
-	}
 	tell := func(i int) string {
-		s.Unsound([]coordination.Unsound{device(i)})
+		s.Unsound([]coordination.Unsound{unsound(fmt.Sprint(i), "unhealthy", "x")})
 		e := <-c.events
 		<-outcomes
 		s.Unsound(nil)

@@ -209,19 +209,21 @@ func announce(t *testing.T, addresses ...string) (a device.Announcement) {
 
 // A faulty file ends the daemon at its start, with a sentence that names the file.
 func TestTopologyFileErrors(t *testing.T) {
+	f := flat(t, "")
 	for file, want := range map[string]string{
 		"<system>": "use --topology-file: read topology file %s: line 1: <system version=\"\">: want 1 (NCCL) " +
 			"or 2 (RCCL)",
 		`<system version="1"><cpu numaid="0"><pci busid="0001:00:00.0"/></cpu></system>`: "apply topology file " +
 			"%s: this machine has none of the file's 1 PCI functions",
 	} {
-		f := flat(t, file)
+		if err := os.WriteFile(f.TopologyFile, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		_, err := f.Node(slog.New(slog.DiscardHandler))
 		if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf(want, f.TopologyFile)) {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
-	f := flat(t, "")
 	f.TopologyFile += "x"
 	if _, err := f.Node(slog.New(slog.DiscardHandler)); err == nil ||
 		!strings.Contains(err.Error(), "no such file") {
