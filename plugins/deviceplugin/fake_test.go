@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -131,18 +133,61 @@ func ids(list []*v1beta1.Device) string {
 	return strings.Join(names, " ")
 }
 
-// ourSockets lists the names of our sockets in a folder.
-func ourSockets(t *testing.T, dir string) []string {
+// names lists a folder.
+func names(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
 	for _, entry := range entries {
-		if socketNames.MatchString(entry.Name()) {
-			names = append(names, entry.Name())
-		}
+		list = append(list, entry.Name())
 	}
-	return slices.Sorted(slices.Values(names))
+	return list
+}
+
+// ourSockets lists the names of our sockets in a folder.
+func ourSockets(t *testing.T, dir string) []string {
+	t.Helper()
+	return slices.DeleteFunc(names(t, dir), func(name string) bool { return !socketNames.MatchString(name) })
+}
+
+// leave makes a socket as a process leaves it that is killed.
+func leave(t *testing.T, path string) {
+	t.Helper()
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.SetUnlinkOnClose(false)
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkOffer checks what the kubelet gets of a plugin with preferences and the devices a and b, whose socket is in
+// a folder, and that nothing is left of it at its end.
+func checkOffer(t *testing.T, plugin *kubelettest.Plugin, folder string, stop func() error) {
+	t.Helper()
+	if r := plugin.Request; r.GetVersion() != v1beta1.Version || r.GetResourceName() != resource {
+		t.Errorf("request %v", r)
+	}
+	if o := plugin.Options; !o.GetGetPreferredAllocationAvailable() || o.GetPreStartRequired() {
+		t.Errorf("options %v", o)
+	}
+	if !socketNames.MatchString(filepath.Base(plugin.Socket)) || filepath.Dir(plugin.Socket) != folder {
+		t.Errorf("socket %s", plugin.Socket)
+	}
+	if info, err := os.Stat(plugin.Socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("socket %v, %v", info, err)
+	}
+	if got := ids(kubelettest.Await(t, plugin.Lists)); got != "a b" {
+		t.Errorf("devices %s", got)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if left := ourSockets(t, folder); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
 }

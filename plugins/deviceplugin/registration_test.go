@@ -5,14 +5,10 @@ package deviceplugin_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
-
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
@@ -27,29 +23,7 @@ func TestIsFoundByTheWatcher(t *testing.T) {
 	watcher := kubelettest.StartWatcher(t, dir)
 	stop := start(t, dir, preferring{newFake("b", "a")})
 
-	plugin := kubelettest.Await(t, watcher.Plugins)
-	if r := plugin.Request; r.GetVersion() != v1beta1.Version || r.GetResourceName() != resource {
-		t.Errorf("introduced as %v", r)
-	}
-	if !socketNames.MatchString(filepath.Base(plugin.Socket)) ||
-		filepath.Dir(plugin.Socket) != kubelettest.Registry(dir) {
-		t.Errorf("socket %s", plugin.Socket)
-	}
-	if info, err := os.Stat(plugin.Socket); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("socket %v, %v", info, err)
-	}
-	if !plugin.Options.GetGetPreferredAllocationAvailable() {
-		t.Errorf("options %v", plugin.Options)
-	}
-	if got := ids(kubelettest.Await(t, plugin.Lists)); got != "a b" {
-		t.Errorf("devices %s", got)
-	}
-	if err := stop(); err != nil {
-		t.Errorf("Run: %v", err)
-	}
-	if left := ourSockets(t, kubelettest.Registry(dir)); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	checkOffer(t, kubelettest.Await(t, watcher.Plugins), kubelettest.Registry(dir), stop)
 	select {
 	case p := <-kubelet.Plugins:
 		t.Errorf("registered at kubelet.sock too, as %s", p.Socket)
@@ -169,8 +143,7 @@ func TestObserver(t *testing.T) {
 		return slices.Clone(available[:size])
 	}
 	server, err := deviceplugin.New(deviceplugin.Options{
-		KubeletDir: dir, Registration: deviceplugin.Auto, Preferred: true, Observer: seen,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		KubeletDir: dir, Registration: deviceplugin.Auto, Preferred: true, Observer: seen, Log: logger(t),
 	}, preferring{f})
 	if err != nil {
 		t.Fatal(err)

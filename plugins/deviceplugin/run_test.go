@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
@@ -23,39 +21,11 @@ func TestRegisters(t *testing.T) {
 	dir := kubelettest.Dir(t)
 	kubelet := kubelettest.Start(t, dir)
 	stop := start(t, dir, preferring{newFake("b", "a")})
-
 	plugin := kubelettest.Await(t, kubelet.Plugins)
-	if r := plugin.Request; r.GetVersion() != v1beta1.Version || r.GetResourceName() != resource ||
-		!r.GetOptions().GetGetPreferredAllocationAvailable() {
-		t.Errorf("request %v", r)
+	if !plugin.Request.GetOptions().GetGetPreferredAllocationAvailable() {
+		t.Errorf("request %v", plugin.Request)
 	}
-	if o := plugin.Options; !o.GetGetPreferredAllocationAvailable() || o.GetPreStartRequired() {
-		t.Errorf("options %v", o)
-	}
-	if !socketNames.MatchString(plugin.Request.GetEndpoint()) {
-		t.Errorf("socket %s", plugin.Request.GetEndpoint())
-	}
-	if info, err := os.Stat(plugin.Socket); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("socket %v, %v", info, err)
-	}
-	if got := ids(kubelettest.Await(t, plugin.Lists)); got != "a b" {
-		t.Errorf("devices %s", got)
-	}
-	if err := stop(); err != nil {
-		t.Errorf("Run: %v", err)
-	}
-	if left := ourSockets(t, kubelettest.Plugins(dir)); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
-}
-
-func TestOffersNoPreference(t *testing.T) {
-	dir := kubelettest.Dir(t)
-	kubelet := kubelettest.Start(t, dir)
-	start(t, dir, newFake("a"))
-	if plugin := kubelettest.Await(t, kubelet.Plugins); plugin.Options.GetGetPreferredAllocationAvailable() {
-		t.Error("a Resource without Prefer offers GetPreferredAllocation")
-	}
+	checkOffer(t, plugin, kubelettest.Plugins(dir), stop)
 }
 
 // comesAgain disturbs a plugin three times: each time the kubelet gets the devices over another socket, and
@@ -157,24 +127,15 @@ func TestTwoInstancesDoNotSpin(t *testing.T) {
 func TestRemovesStaleSockets(t *testing.T) {
 	dir := kubelettest.Dir(t)
 	sockets := kubelettest.Plugins(dir)
-	touch := func(name string, alive bool) string {
-		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(sockets, name), Net: "unix"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		listener.SetUnlinkOnClose(false)
-		if alive {
-			t.Cleanup(func() { _ = listener.Close() })
-		} else if err := listener.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return name
+	const living = "example.com_thing-BBBBBBBBBBBB.sock"
+	kept := []string{living, "example.com_thing", "example.com_thing_two-AAAAAAAAAAAA.sock"}
+	listener, err := net.Listen("unix", filepath.Join(sockets, living))
+	if err != nil {
+		t.Fatal(err)
 	}
-	touch("example.com_thing-AAAAAAAAAAAA.sock", false)
-	kept := []string{
-		touch("example.com_thing-BBBBBBBBBBBB.sock", true),
-		touch("example.com_thing", false),
-		touch("example.com_thing_two-AAAAAAAAAAAA.sock", false),
+	defer listener.Close()
+	for _, name := range append(kept[1:], "example.com_thing-AAAAAAAAAAAA.sock") {
+		leave(t, filepath.Join(sockets, name))
 	}
 	start(t, dir, newFake("a"))
 	// Whoever waits for the kubelet has cleaned up: kubelettest.Start would remove all sockets, so it is put
@@ -193,16 +154,6 @@ func TestLongNames(t *testing.T) {
 	longest := strings.Repeat("example.", 30) + "com/" + strings.Repeat("x", 62)
 	dir := kubelettest.Dir(t)
 	sockets := kubelettest.Plugins(dir)
-	dead := func(path string) {
-		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		listener.SetUnlinkOnClose(false)
-		if err := listener.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	kubelet := kubelettest.Start(t, dir)
 	var before []string
 	for range 2 {
@@ -227,24 +178,11 @@ func TestLongNames(t *testing.T) {
 				t.Errorf("Run: %v", err)
 			}
 		}
-		for socket := range found { // as a process leaves it that is killed
+		for socket := range found {
 			before = append(before, filepath.Base(socket))
-			dead(socket)
+			leave(t, socket)
 		}
 	}
-}
-
-func names(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []string
-	for _, entry := range entries {
-		list = append(list, entry.Name())
-	}
-	return list
 }
 
 func TestBadInput(t *testing.T) {

@@ -224,7 +224,11 @@ func TestPreferHangsOrPanics(t *testing.T) {
 }
 
 func TestPreferWithoutPreferrer(t *testing.T) {
-	got, err := connect(t, newFake("a")).Prefer(t.Context(), []string{"c", "b"}, nil, 1)
+	plugin := connect(t, newFake("a"))
+	if plugin.Options.GetGetPreferredAllocationAvailable() {
+		t.Error("a Resource without Prefer offers GetPreferredAllocation")
+	}
+	got, err := plugin.Prefer(t.Context(), []string{"c", "b"}, nil, 1)
 	if err != nil || strings.Join(got, " ") != "b" {
 		t.Errorf("got %v, %v", got, err)
 	}
