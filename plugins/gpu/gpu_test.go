@@ -51,10 +51,7 @@ func TestWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := &optional{due: make(chan struct{})}
 		backend.find(map[string]string{"nvidia.com/gpu": "a b"}, nil)
-		gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		gpus := discover(t, backend, 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- gpus.Run(ctx) }()
@@ -82,10 +79,7 @@ func TestRefuser(t *testing.T) {
 	for i := range backend.inventory.Resources["nvidia.com/gpu"] {
 		backend.inventory.Resources["nvidia.com/gpu"][i].Card = topology.Address{Bus: uint8(i + 1)}
 	}
-	gpus, err := Discover(backend, 0, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gpus := discover(t, backend, 0)
 	dir := kubelettest.Dir(t)
 	if err := os.MkdirAll(filepath.Join(dir, "bus/pci/devices"), 0o750); err != nil {
 		t.Fatal(err)
@@ -124,10 +118,7 @@ func TestHealthOfCards(t *testing.T) {
 	}}
 	for name, first := range map[string]string{"at first": "8", "later": "16"} {
 		backend.err = nil
-		gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		gpus := discover(t, backend, 0)
 		sys := fstest.MapFS{
 			"bus/pci/devices/0000:11:00.0/max_link_width": {Data: []byte("16\n")}, width: {Data: []byte(first)},
 		}
@@ -148,12 +139,9 @@ func TestHealthOfCards(t *testing.T) {
 func TestFatalErrorOfACard(t *testing.T) {
 	const errors = "bus/pci/devices/0000:11:00.0/aer_dev_fatal"
 	card := topology.Address{Bus: 0x11}
-	gpus, err := Discover(&scripted{inventory: Inventory{
+	gpus := discover(t, &scripted{inventory: Inventory{
 		Resources: map[string][]Device{"amd.com/gpu": {{ID: "a", Card: card, Healthy: true}}},
-	}}, 0, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, 0)
 	sys := fstest.MapFS{errors: {Data: []byte("TOTAL_ERR_FATAL 0\n")}}
 	gpus.Heed(health.New(health.Default(), sys))
 	sys[errors].Data = []byte("TOTAL_ERR_FATAL 1\n")

@@ -76,6 +76,26 @@ func (g *GPUs) state(resource string) string {
 	return strings.Join(words, " ")
 }
 
+// discover discovers for the first time.
+func discover(t *testing.T, backend Backend, pulse time.Duration) *GPUs {
+	t.Helper()
+	gpus, err := Discover(backend, pulse, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gpus
+}
+
+// told reports whether a channel tells of a change.
+func told(changed <-chan struct{}) bool {
+	select {
+	case <-changed:
+		return true
+	default:
+		return false
+	}
+}
+
 func TestPulse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -110,15 +130,8 @@ func TestPulse(t *testing.T) {
 			if got := gpus.state("amd.com/gpu"); got != step.want {
 				t.Errorf("step %d: %q, want %q", i, got, step.want)
 			}
-			select {
-			case <-changed:
-				if before == step.want {
-					t.Errorf("step %d: told of a change, and there is none", i)
-				}
-			default:
-				if before != step.want {
-					t.Errorf("step %d: told of no change", i)
-				}
+			if told := told(changed); told != (before != step.want) {
+				t.Errorf("step %d: told of a change %t", i, told)
 			}
 		}
 		cancel()
@@ -143,10 +156,7 @@ func TestLinksAreReadLater(t *testing.T) {
 	t.Parallel()
 	backend := &scripted{}
 	backend.find(map[string]string{"amd.com/gpu": "a"}, nil)
-	gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gpus := discover(t, backend, 0)
 	backend.find(map[string]string{"amd.com/gpu": "a b"}, nil)
 	backend.links, backend.linksErr = []topology.Link{{Count: 1}}, errors.New("input/output error")
 	gpus.discoverAgain()
@@ -157,9 +167,7 @@ func TestLinksAreReadLater(t *testing.T) {
 	}
 	backend.linksErr = nil
 	gpus.discoverAgain()
-	select {
-	case <-changed:
-	default:
+	if !told(changed) {
 		t.Error("nobody is told of the links")
 	}
 	if _, links, _ = gpus.latestDevices("amd.com/gpu"); len(links) != 1 {
@@ -182,10 +190,7 @@ func TestMemoryIsReadLater(t *testing.T) {
 		}}
 	}
 	find(0)
-	gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gpus := discover(t, backend, 0)
 	const size = 192 << 30
 	for i, step := range []struct {
 		read    uint64
@@ -198,15 +203,8 @@ func TestMemoryIsReadLater(t *testing.T) {
 		if want := max(step.read, before[0].VRAM); devices[0].VRAM != want {
 			t.Errorf("look %d read %d: memory %d, want %d", i, step.read, devices[0].VRAM, want)
 		}
-		select {
-		case <-changed:
-			if !step.changed {
-				t.Errorf("look %d: told of a change, and there is none", i)
-			}
-		default:
-			if step.changed {
-				t.Errorf("look %d: nobody is told of the memory", i)
-			}
+		if told := told(changed); told != step.changed {
+			t.Errorf("look %d: told of a change %t", i, told)
 		}
 	}
 }
@@ -216,10 +214,7 @@ func TestPartitioningChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := &scripted{}
 		backend.find(map[string]string{"amd.com/spx_nps1": "a"}, nil)
-		gpus, err := Discover(backend, time.Second, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		gpus := discover(t, backend, time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = gpus.Run(ctx) }()
@@ -257,11 +252,8 @@ func TestPartitioningChanges(t *testing.T) {
 func TestEachFails(t *testing.T) {
 	backend, broken := &scripted{}, errors.New("broken")
 	backend.find(map[string]string{"amd.com/gpu": "a", "amd.com/cpx_nps4": ""}, nil)
-	gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = gpus.Each(t.Context(), func(ctx context.Context, name string) error {
+	gpus := discover(t, backend, 0)
+	err := gpus.Each(t.Context(), func(ctx context.Context, name string) error {
 		if name == "amd.com/gpu" {
 			return broken
 		}
@@ -277,10 +269,7 @@ func TestNoPulse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := &scripted{}
 		backend.find(map[string]string{"amd.com/gpu": "a", "amd.com/cpx_nps4": ""}, nil)
-		gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		gpus := discover(t, backend, 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Hour, cancel)
 		backend.find(nil, errors.New("not asked"))
@@ -297,19 +286,14 @@ func TestNoPulse(t *testing.T) {
 func TestAll(t *testing.T) {
 	backend := &scripted{links: []topology.Link{{}}}
 	backend.find(map[string]string{"amd.com/gpu": "b a", "amd.com/cpx_nps4": "c"}, nil)
-	gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gpus := discover(t, backend, 0)
 	all, links, _, changed := gpus.All()
 	if len(all) != 2 || len(all["amd.com/gpu"]) != 2 || all["amd.com/gpu"][0].ID != "a" || len(links) != 1 {
 		t.Errorf("%v, links %v", all, links)
 	}
 	backend.find(map[string]string{"amd.com/gpu": "a"}, nil)
 	gpus.discoverAgain()
-	select {
-	case <-changed:
-	default:
+	if !told(changed) {
 		t.Error("nobody is told that two are gone")
 	}
 	if err := gpus.Refuse("amd.com/gpu", nil, []string{"x"}); err != nil {
@@ -322,10 +306,7 @@ func TestUnreadCards(t *testing.T) {
 	t.Parallel()
 	read, silent := topology.Address{Bus: 0xa7}, topology.Address{Bus: 0x19}
 	backend := &scripted{inventory: Inventory{Partial: true, Read: []topology.Address{read}}}
-	gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gpus := discover(t, backend, 0)
 	for _, partial := range []bool{true, false} {
 		_, _, mayHide, changed := gpus.All()
 		if mayHide(read) || mayHide(silent) != partial || mayHide(topology.Address{}) != partial {
@@ -333,12 +314,8 @@ func TestUnreadCards(t *testing.T) {
 		}
 		backend.find(nil, nil)
 		gpus.discoverAgain()
-		select {
-		case <-changed:
-		default:
-			if partial {
-				t.Error("nobody is told that all cards are read")
-			}
+		if !told(changed) && partial {
+			t.Error("nobody is told that all cards are read")
 		}
 	}
 }
