@@ -158,9 +158,7 @@ func TestCDIWithLostGPU(t *testing.T) {
 	}
 	n.Machine.GPUs[1].State = 0
 	n.Update(t)
-	if _, err := backend.Discover(); err != nil {
-		t.Fatal(err)
-	}
+	later(t, backend)
 	if got := n.specification(t, "gpu").names(); !slices.Equal(got, n.uuids(0, 1, 2, 3)) {
 		t.Errorf("devices %v once it answers", got)
 	}

@@ -86,11 +86,17 @@ func (n *node) discover(t *testing.T, args ...string) (*Backend, gpu.Inventory) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return backend, later(t, backend)
+}
+
+// later discovers again.
+func later(t *testing.T, backend *Backend) gpu.Inventory {
+	t.Helper()
 	inventory, err := backend.Discover()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return backend, inventory
+	return inventory
 }
 
 // fails returns why the plugin cannot start with these flags.

@@ -33,26 +33,18 @@ func discoverUntil(t *testing.T, backend *Backend, due <-chan struct{}, want ...
 // longer "gone".
 func unhealthy(t *testing.T, backend *Backend) []string {
 	t.Helper()
-	inventory, err := backend.Discover()
-	if err != nil {
-		t.Fatal(err)
+	inventory := later(t, backend)
+	if len(inventory.Resources) == 0 {
+		return []string{"gone"}
 	}
-	ids := []string{}
 	for _, devices := range inventory.Resources {
 		for _, d := range devices {
-			if !d.Healthy {
-				ids = append(ids, d.ID)
-			}
 			if d.Healthy != (d.Reason == "") {
 				t.Errorf("%s: healthy %t, reason %q", d.ID, d.Healthy, d.Reason)
 			}
 		}
 	}
-	if len(inventory.Resources) == 0 {
-		ids = append(ids, "gone")
-	}
-	slices.Sort(ids)
-	return ids
+	return sick(inventory)
 }
 
 func TestXids(t *testing.T) {
@@ -198,11 +190,7 @@ func TestMIGReconfigured(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatalf("no sign of a change from %q", got)
 		}
-		inventory, err := backend.Discover()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = summary(inventory)
+		got = summary(later(t, backend))
 	}
 }
 

@@ -15,16 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
-// later discovers again.
-func later(t *testing.T, backend *Backend) gpu.Inventory {
-	t.Helper()
-	inventory, err := backend.Discover()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return inventory
-}
-
 // sick are the IDs of the devices that are there and unhealthy.
 func sick(inventory gpu.Inventory) []string {
 	var ids []string

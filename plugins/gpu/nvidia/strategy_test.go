@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
 
@@ -40,13 +38,8 @@ func TestNoStrategy(t *testing.T) {
 		"null": {"NVIDIA_GDS": "enabled", visibleDevices: "GPU-1"},
 		"[]":   {"NVIDIA_GDS": "enabled"},
 	} {
-		set := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		flags := Register(set)
-		file := write(t, "flags: {gdsEnabled: true, plugin: {passDeviceSpecs: true, deviceListStrategy: "+list+"}}")
-		if err := set.Parse([]string{"--config-file=" + file}); err != nil {
-			t.Fatal(err)
-		}
-		config, err := flags.Load(func(string) (string, bool) { return "", false })
+		config, err := load(t, nil, nil,
+			"flags: {gdsEnabled: true, plugin: {passDeviceSpecs: true, deviceListStrategy: "+list+"}}")
 		if err != nil {
 			t.Fatalf("%s: %v", list, err)
 		}
