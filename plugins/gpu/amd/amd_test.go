@@ -157,7 +157,8 @@ func TestUnhealthyWithoutKFD(t *testing.T) {
 		"another GPU": {maps.Clone(sys).add(cpuNode(0)).add(gpuNode(1, 0, 0x2900, 129)), true},
 	} {
 		inventory := discover(t, c.sys.fs(), Single)
-		if d := inventory.Resources["amd.com/gpu"][0]; d.Healthy != c.healthy ||
+		told := strings.Contains(strings.Join(inventory.Notes, ""), "unhealthy until amdkfd has one")
+		if d := inventory.Resources["amd.com/gpu"][0]; d.Healthy != c.healthy || told == c.healthy ||
 			(len(inventory.Notes) == 0) != c.healthy {
 			t.Errorf("%s: %+v, %v", name, d, inventory.Notes)
 		}

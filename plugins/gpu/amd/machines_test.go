@@ -89,27 +89,6 @@ func inspect(t *testing.T, machine string, links int) {
 	}
 }
 
-func TestPartitionsOfRecordedMachine(t *testing.T) {
-	t.Attr("parity", "amd/device-id-partition")
-	t.Attr("parity", "amd/parent-of-partition")
-	sys := machines.Sys(t, "amd-mi300x-smc-thor2-cpx-derived", 1)
-	perCard := map[topology.Address]int{}
-	for _, d := range discover(t, sys, Mixed).Resources["amd.com/cpx_nps1"] {
-		perCard[d.Card]++
-		if !strings.HasPrefix(d.ID, "amdgpu_xcp_") && d.ID != d.Card.String() {
-			t.Errorf("device %s of card %s", d.ID, d.Card)
-		}
-	}
-	var parts []int
-	for _, n := range perCard {
-		parts = append(parts, n)
-	}
-	slices.Sort(parts)
-	if want := []int{7, 8, 8, 8, 8, 8, 8, 8}; !slices.Equal(parts, want) {
-		t.Errorf("partitions per card %v, want %v", parts, want)
-	}
-}
-
 func TestLinksOfMI250(t *testing.T) {
 	links, err := ReadLinks(machines.Sys(t, "amd-mi250-16gcd-8nic", 1))
 	if err != nil {

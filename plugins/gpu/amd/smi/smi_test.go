@@ -5,7 +5,6 @@ package smi_test
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd/smi"
 	"github.com/tandem-k8s/tandem/test/amdsmi"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // open loads a stand-in.
@@ -108,46 +106,6 @@ func TestDisagrees(t *testing.T) {
 				t.Errorf("notes %s\nwant %s", got, c.want)
 			}
 		})
-	}
-}
-
-// TestLinksThatSysfsHides: where the KFD topology shows no link, the library's links are what there is; those
-// over PCI Express are none.
-func TestLinksThatSysfsHides(t *testing.T) {
-	m, err := machines.Load("oci-mi300x-derived", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := m.Build()
-	for _, kind := range []string{"io_links", "p2p_links"} {
-		links, err := fs.Glob(m.FS(), "devices/virtual/kfd/kfd/topology/nodes/*/"+kind+"/*/properties")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, link := range links {
-			b.Replace(link, "type 2\n")
-		}
-	}
-	bare, err := b.Machine()
-	if err != nil {
-		t.Fatal(err)
-	}
-	backend, err := amd.New(bare.FS(), amd.Single)
-	if err != nil {
-		t.Fatal(err)
-	}
-	library, _ := open(t, "processor 0 4352 0 0\nprocessor 1 12032 0 0\nprocessor 2 17920 0 0\n"+
-		"weight 4352 12032 15\nweight 4352 17920 40\nweight 12032 17920 60\n")
-	notes(t, backend, library)
-	got, err := backend.Links()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []topology.Link{
-		{A: topology.Address{Bus: 0x11}, B: topology.Address{Bus: 0x2f}, Type: topology.XGMI, Hops: 1, Count: 1},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
 	}
 }
 
