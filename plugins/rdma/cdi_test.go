@@ -18,7 +18,9 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // withCDI offers a machine through CDI.
@@ -169,25 +171,6 @@ func TestCDIOfHeldVF(t *testing.T) {
 	}
 }
 
-// Device nodes are numbered anew when a driver is bound: the spec says what is true at the time of the
-// Allocate.
-func TestCDISpecIsRenewed(t *testing.T) {
-	s := rdmaVF()
-	p, folder := withCDI(t, s, nil, "intel.com", resources(rdmaPool), false)
-	for class, node := range map[string]string{"infiniband_mad": "umad", "infiniband_verbs": "uverbs"} {
-		s.Remove(functions.Dir("0000:86:02.3") + "/" + class)
-		s.Write(functions.Dir("0000:86:02.3")+"/"+class+"/"+node+"77/ibdev", "mlx5_5")
-	}
-	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
-	if err != nil || strings.Count(string(content), "uverbs77") != 2 ||
-		strings.Contains(string(content), "uverbs5") {
-		t.Errorf("spec %s, %v", content, err)
-	}
-}
-
 // The file of the spec is kept what it should be while the plugin runs, whatever becomes of it: the stock
 // plugin and its operator remove it, and device nodes are numbered anew when a driver is bound, which
 // changes nothing else of a device.
@@ -196,10 +179,7 @@ func TestCDISpecIsKept(t *testing.T) {
 		s := rdmaVF()
 		p, folder := withCDI(t, s, nil, "intel.com", resources(rdmaPool), false)
 		file := filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml")
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- p.Watch(ctx, func([]deviceplugin.Device) {}) }()
-		synctest.Wait()
+		keepFiles(t, p)
 		whole, err := os.ReadFile(file)
 		if err != nil || !strings.Contains(string(whole), "name: 0000:86:02.3") {
 			t.Fatalf("spec %s, %v", whole, err)
@@ -227,17 +207,18 @@ func TestCDISpecIsKept(t *testing.T) {
 			s.Remove(functions.Dir("0000:86:02.3") + "/" + class)
 			s.Write(functions.Dir("0000:86:02.3")+"/"+class+"/"+node+"77/ibdev", "mlx5_5")
 		}
-		if err := p.vfs.scanMachine(); err != nil {
-			t.Fatal(err)
-		}
+		scan(t, p.vfs)
 		renumbered := strings.NewReplacer("uverbs5", "uverbs77", "umad5", "umad77").Replace(string(whole))
 		issm := "    - hostPath: /dev/infiniband/issm5\n      path: /dev/infiniband/issm5\n      permissions: rw\n"
 		want("numbered anew", strings.Replace(renumbered, issm, "", 1))
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
+}
+
+// keepFiles runs the part of a plugin that keeps its files until the end of the test, in a bubble of synctest.
+func keepFiles(t *testing.T, p *Plugin) {
+	t.Helper()
+	runs(t, func(ctx context.Context) error { return p.Watch(ctx, func([]deviceplugin.Device) {}) })
+	synctest.Wait()
 }
 
 // A container may start again whatever is wrong with its VF at that moment.
@@ -254,7 +235,8 @@ func TestCDISpecHasUnhealthyVF(t *testing.T) {
 	}
 }
 
-// What is removed at the start are the specs of pools that are no more: those that there are may be in use.
+// What is removed at the start are the specs of pools that are no more: those that there are may be in use, and
+// without CDI none is.
 func TestCDISpecsOfOtherPools(t *testing.T) {
 	p, folder := withCDI(t, rdmaVF(), nil, "intel.com", resources(rdmaPool), false)
 	for _, name := range []string{"sriov-dp-old.yaml", "other.yaml"} {
@@ -263,27 +245,19 @@ func TestCDISpecsOfOtherPools(t *testing.T) {
 		}
 	}
 	all, _ := p.vfs.All()
-	if err := p.host.CDI.CleanUp(p.vfs.config, all...); err != nil {
-		t.Fatal(err)
-	}
-	left, err := filepath.Glob(filepath.Join(folder, "*"))
-	if err != nil || len(left) != 2 || filepath.Base(left[0]) != "other.yaml" ||
-		filepath.Base(left[1]) != "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml" {
-		t.Errorf("left %v, %v", left, err)
-	}
-}
-
-func TestCDICleanUp(t *testing.T) {
-	p, dir := withCDI(t, rdmaVF(), nil, "intel.com", resources(rdmaPool), false)
-	other := filepath.Join(dir, "other.yaml")
-	if err := os.WriteFile(other, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.host.CDI.CleanUp(p.vfs.config); err != nil {
-		t.Fatal(err)
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != "other.yaml" {
-		t.Errorf("left %v, %v", entries, err)
+	for _, step := range []struct {
+		pools []pools.Pool
+		want  []string
+	}{
+		{all, []string{"other.yaml", "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"}},
+		{nil, []string{"other.yaml"}},
+	} {
+		if err := p.host.CDI.CleanUp(p.vfs.config, step.pools...); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.want, topology.Names(os.DirFS(folder), ".")); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // A degraded device that is withheld has not failed: its pod would get the event DeviceFailed.
@@ -64,10 +63,7 @@ func TestHealthOutlastsTheDevice(t *testing.T) {
 		vfs.scanAgain()
 		vfs.health.Look()
 	}
-	for _, function := range []string{"0000:81:00.0", "0000:81:00.1"} {
-		s.Remove(functions.Dir(function))
-		s.Remove(topology.PCIDevices + "/" + function)
-	}
+	unplugFrom(s, "0000:81:00.0", "0000:81:00.1")
 	look()
 	if diff := cmp.Diff([]string{"0000:81:00.1 gone"}, state(vfs, "intel.com/a")); diff != "" {
 		t.Fatal(diff)

@@ -26,21 +26,14 @@ import (
 func follow(t *testing.T, list string, sockets int) <-chan struct{} {
 	t.Helper()
 	told := make(chan struct{}, 1024)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		done <- MachineEvents("/sys", config(t, list))(ctx, func() {
+	events := MachineEvents("/sys", config(t, list))
+	runs(t, func(ctx context.Context) error {
+		return events(ctx, func() {
 			select {
 			case told <- struct{}{}:
 			default:
 			}
 		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("events ended with %v", err)
-		}
 	})
 	for range sockets {
 		kubelettest.Await(t, told)
@@ -241,9 +234,7 @@ func TestSoftwareRDMA(t *testing.T) {
 				t.Fatal(err)
 			}
 			kubelettest.Await(t, told)
-			if err := vfs.scanMachine(); err != nil {
-				t.Fatal(err)
-			}
+			scan(t, vfs)
 			if diff := cmp.Diff([]string{softVF + " the RDMA port is not active"},
 				state(vfs, "intel.com/a")); diff != "" {
 				t.Error(diff)

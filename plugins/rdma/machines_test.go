@@ -3,7 +3,6 @@
 package rdma
 
 import (
-	"context"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -38,7 +37,7 @@ func TestPluginOnSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, server)
+	runs(t, server.Run)
 	registered := kubelettest.Await(t, kubelet.Plugins)
 	if registered.Request.GetResourceName() != "nvidia.com/mlnx" ||
 		!registered.Options.GetGetPreferredAllocationAvailable() {
@@ -62,20 +61,6 @@ func TestPluginOnSocket(t *testing.T) {
 	}
 }
 
-// serve runs a server for the time of a test.
-func serve(t *testing.T, server *deviceplugin.Server) {
-	t.Helper()
-	done := make(chan error, 1)
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { done <- server.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-}
-
 // manyVFs lays 1016 VFs out as a folder, to be read as sysfs is.
 func manyVFs(b *testing.B) fs.FS {
 	b.Helper()
@@ -84,38 +69,6 @@ func manyVFs(b *testing.B) fs.FS {
 		b.Fatal(err)
 	}
 	return os.DirFS(root)
-}
-
-// From reading the machine to the first device list, with the files for Multus: all that is done before
-// registration.
-func BenchmarkStart1016(b *testing.B) {
-	sys := manyVFs(b)
-	for b.Loop() {
-		vfs := find(b, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
-		host := Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: b.TempDir()}
-		plugin := NewPlugin("intel.com/a", vfs, host, newRecorder(), slog.New(slog.DiscardHandler))
-		ctx, cancel := context.WithCancel(b.Context())
-		err := plugin.Watch(ctx, func(list []deviceplugin.Device) {
-			if len(list) != 1016 {
-				b.Errorf("%d devices", len(list))
-			}
-			cancel()
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// What the daemon does when the machine may have changed.
-func BenchmarkRescan1016(b *testing.B) {
-	vfs := find(b, manyVFs(b),
-		resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`), "intel.com", nil)
-	for b.Loop() {
-		if err := vfs.scanMachine(); err != nil {
-			b.Fatal(err)
-		}
-	}
 }
 
 func BenchmarkAllocate8Of1016(b *testing.B) {

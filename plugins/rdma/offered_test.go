@@ -64,14 +64,9 @@ func TestEmptiedPoolLeavesTheList(t *testing.T) {
 		if len(list) != 2 {
 			t.Fatalf("listed %v, want both VFs", list)
 		}
-		for _, gone := range []string{"0000:81:00.1", "0000:81:00.2"} {
-			s.Remove(functions.Dir(gone))
-			s.Remove(topology.PCIDevices + "/" + gone)
-		}
+		unplugFrom(s, "0000:81:00.1", "0000:81:00.2")
 		scan := func() {
-			if err := vfs.scanMachine(); err != nil {
-				t.Fatal(err)
-			}
+			scan(t, vfs)
 		}
 		scan()
 		again, _ := p.publishDevices(t.Context(), publish)
@@ -116,9 +111,7 @@ func TestNodeNetworkForAMoment(t *testing.T) {
 		}},
 	} {
 		step.change()
-		if err := vfs.scanMachine(); err != nil {
-			t.Fatal(err)
-		}
+		scan(t, vfs)
 		if diff := cmp.Diff(others, state(vfs, "intel.com/a")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.what, diff)
 		}
@@ -153,9 +146,7 @@ func TestSubfunctionOfAnotherPF(t *testing.T) {
 	} {
 		_, changed := vfs.latestPool("intel.com/a")
 		step.change()
-		if err := vfs.scanMachine(); err != nil {
-			t.Fatal(err)
-		}
+		scan(t, vfs)
 		told := false
 		select {
 		case <-changed:

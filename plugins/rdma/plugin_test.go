@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
@@ -40,16 +39,10 @@ func onDisk(t *testing.T, s functions.Sysfs, list string) (*Plugin, *recorder, s
 func watch(t *testing.T, p *Plugin) <-chan []deviceplugin.Device {
 	t.Helper()
 	lists := make(chan []deviceplugin.Device, 16)
-	ctx, cancel := context.WithCancel(context.Background())
-	g := errgroup.Group{}
-	g.Go(func() error { return p.Watch(ctx, func(list []deviceplugin.Device) { lists <- list }) })
-	g.Go(func() error { return p.vfs.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		if err := g.Wait(); err != nil {
-			t.Errorf("Watch: %v", err)
-		}
+	runs(t, func(ctx context.Context) error {
+		return p.Watch(ctx, func(list []deviceplugin.Device) { lists <- list })
 	})
+	runs(t, p.vfs.Run)
 	return lists
 }
 
@@ -254,10 +247,7 @@ func TestDevinfoIsRenewed(t *testing.T) {
 func TestDevinfoIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := offered(t, rdmaVF(), nil, "intel.com", resources(rdmaPool))
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- p.Watch(ctx, func([]deviceplugin.Device) {}) }()
-		synctest.Wait()
+		keepFiles(t, p)
 		file := p.host.DevinfoPath(p.name, "0000:86:02.3")
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
@@ -265,10 +255,6 @@ func TestDevinfoIsKept(t *testing.T) {
 		<-time.After(filesPause)
 		synctest.Wait()
 		if _, err := os.Stat(file); err != nil {
-			t.Error(err)
-		}
-		cancel()
-		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})

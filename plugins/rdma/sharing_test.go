@@ -3,7 +3,6 @@
 package rdma
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,14 +12,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
@@ -101,24 +97,6 @@ func TestAllocateShared(t *testing.T) {
 	}
 }
 
-// In its pairs file a container finds a shared HCA as a VF.
-func TestSharedPairs(t *testing.T) {
-	p, _ := offered(t, twoHCAs(), nil, "intel.com", sharing(`{"tandem": {"pairs": true}, `+twoPool[1:]))
-	p.host.PairsDir = filepath.Join(t.TempDir(), "pairs")
-	got, err := respond(t.Context(), p, []string{"0000:82:00.0::2"})
-	if err != nil || len(got.Mounts) != 1 {
-		t.Fatalf("answer %v, %v", got, err)
-	}
-	written, err := pairs.Read(got.Mounts[0].HostPath)
-	want := pairs.New([]pairs.VF{{
-		ID: "0000:82:00.0::2", Address: topology.Address{Bus: 0x82}, Resource: "rdma/hca",
-		RDMA: "mlx5_10", Netdev: "ens2",
-	}})
-	if diff := cmp.Diff(want, written); diff != "" || err != nil {
-		t.Errorf("%v, %s", err, diff)
-	}
-}
-
 // Through CDI HCAs have the names that the stock plugin gives them, so that containers that it has started
 // can start again. One in two pools is in one spec under that name, and in the other under another: runtimes
 // take neither of two devices with one name.
@@ -192,12 +170,9 @@ func TestSharedHCAComesAndGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone := twoHCAs()
-	gone.Remove(functions.Dir("0000:82:00.0"))
-	gone.Remove(topology.PCIDevices + "/0000:82:00.0")
+	unplugFrom(gone, "0000:82:00.0")
 	vfs.finder.Sys = gone.FS()
-	if err := vfs.scanMachine(); err != nil {
-		t.Fatal(err)
-	}
+	scan(t, vfs)
 	want := []string{"0000:81:00.0::0", "0000:81:00.0::1", "0000:81:00.0::2",
 		"0000:82:00.0::0 gone", "0000:82:00.0::1 gone", "0000:82:00.0::2 gone"}
 	if diff := cmp.Diff(want, state(vfs, "rdma/hca")); diff != "" {
@@ -218,9 +193,7 @@ func TestSharedHCAComesAndGoes(t *testing.T) {
 		t.Error(diff)
 	}
 	after.finder.Sys = s.FS()
-	if err := after.scanMachine(); err != nil {
-		t.Fatal(err)
-	}
+	scan(t, after)
 	if got := state(after, "rdma/hca"); len(got) != 6 || got[4] != "0000:82:00.0::1" {
 		t.Errorf("the HCA is back: %v", got)
 	}
@@ -272,43 +245,6 @@ func TestReplicasFitTheCoordinator(t *testing.T) {
 	pool, _ := p.vfs.latestPool(p.name)
 	if n := len(presentDevices(pool)); n != pools.MaxReplicas || n > device.MaxDevices {
 		t.Errorf("%d announced", n)
-	}
-}
-
-// A kernel that tells of nothing is looked at as often as periodicUpdateInterval says, and never again where
-// that is 0.
-func TestPeriodicUpdate(t *testing.T) {
-	t.Attr("parity", "shared/periodic-update")
-	const hour = time.Hour
-	for seconds, want := range map[int]time.Duration{5: 5 * time.Second, 300: 5 * time.Minute, 0: hour} {
-		s := twoHCAs()
-		c := config(t, fmt.Sprintf(`{"periodicUpdateInterval": %d, "configList": [%s]}`, seconds, twoPool))
-		file := filepath.Join(t.TempDir(), "hcas.json")
-		silent := func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }
-		synctest.Test(t, func(t *testing.T) {
-			vfs, err := FindVFs(pools.Finder{Sys: s.FS()}, c, Known{File: file}, silent, slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Function("0000:83:00.0", functions.Facts{"netdev": "ens3", "rdma": "mlx5_3"})
-			ctx, cancel := context.WithTimeout(t.Context(), hour)
-			defer cancel()
-			done := make(chan error, 1)
-			start := time.Now()
-			_, changed := vfs.latestPool("rdma/hca")
-			go func() { done <- vfs.Run(ctx) }()
-			select {
-			case <-changed:
-			case <-ctx.Done():
-			}
-			if got := time.Since(start); got != want {
-				t.Errorf("an interval of %d seconds: seen after %s", seconds, got)
-			}
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -22,33 +23,14 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
-// restarted finds the pools anew as after a restart of the daemon.
-func restarted(t *testing.T, before *VFs) *VFs {
-	t.Helper()
-	after, err := FindVFs(before.finder, before.config, Known{File: before.known.File}, nil, before.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return after
-}
-
-// state prints the devices of a pool, those with a fault followed by it.
-func state(v *VFs, name string) []string {
-	pool, _ := v.latestPool(name)
-	var lines []string
-	for _, d := range pool.Devices {
-		lines = append(lines, strings.TrimSpace(d.ID+" "+d.Fault))
-	}
-	return lines
-}
-
-// What selectors reject is told at the start, and not again when the machine is looked at again.
+// What selectors reject and what is odd in the configuration is told at the start, and not again when the
+// machine is looked at again.
 func TestRejectedIsTold(t *testing.T) {
 	var log bytes.Buffer
-	c := config(t, `{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"], "drivers": ["ice"]}}],
+	c := config(t, `{"version": 1,
+		"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"], "drivers": ["ice"]}}],
 		"configList": [{"resourceName": "b", "rdmaHcaMax": 1, "selectors": {"ifNames": ["ens1"], "vendors": ["8086"]}}]}`)
 	finder := pools.Finder{Sys: functions.Example().FS(), Prefix: "intel.com"}
 	vfs, err := FindVFs(finder, c, Known{File: filepath.Join(t.TempDir(), "vfs.json")}, nil,
@@ -56,10 +38,9 @@ func TestRejectedIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := vfs.scanMachine(); err != nil {
-		t.Fatal(err)
-	}
+	scan(t, vfs)
 	for _, want := range []string{
+		`note="key \"version\" is unknown and ignored"`,
 		`msg="selector rejected devices" resource=intel.com/a selector=1 selected=1 rejected=8 by="vendors 7 (1 alone), drivers 7 (1 alone)" ` +
 			`nearest="0000:82:00.2: vendors: want 8086, it has 15b3; 0000:85:00.0: drivers: want ice, it has e1000e"`,
 		`msg="selector rejected devices" resource=rdma/b selector=1 selected=0 rejected=11 by="vendors 10 (1 alone), ifNames 10 (1 alone)" `,
@@ -122,8 +103,7 @@ func TestRestartWithoutVFs(t *testing.T) {
 	s := functions.New()
 	s.PF(0x81, "ens1", 2, functions.Facts{"numa_node": "1"})
 	vfs := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
-	s.Remove(functions.Dir("0000:81:00.2"))
-	s.Remove(topology.PCIDevices + "/0000:81:00.2")
+	unplugFrom(s, "0000:81:00.2")
 	after := restarted(t, vfs)
 	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.2 gone"}, state(after, "intel.com/a")); diff != "" {
 		t.Error(diff)
@@ -141,20 +121,14 @@ func TestRestartKeepsWhatIsHeld(t *testing.T) {
 	s := functions.New()
 	s.PF(0x81, "ens1", 3, nil)
 	before := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
-	for _, gone := range []string{"0000:81:00.2", "0000:81:00.3"} {
-		s.Remove(functions.Dir(gone))
-		s.Remove(topology.PCIDevices + "/" + gone)
-	}
+	unplugFrom(s, "0000:81:00.2", "0000:81:00.3")
 	held := func() (map[string][]string, error) {
 		return map[string][]string{
 			"intel.com/a": {"0000:81:00.3", "0000:99:00.1"}, "nvidia.com/gpu": {"GPU-1"},
 		}, nil
 	}
 	known := Known{File: before.known.File, Held: held}
-	after, err := FindVFs(before.finder, before.config, known, nil, before.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := findAgain(t, before, known)
 	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.3 gone", "0000:99:00.1 gone"},
 		state(after, "intel.com/a")); diff != "" {
 		t.Error(diff)
@@ -172,14 +146,8 @@ func TestGoneDevicesAreForgotten(t *testing.T) {
 	known := Known{File: start.known.File, Held: func() (map[string][]string, error) {
 		return map[string][]string{"intel.com/a": holders}, unknown
 	}}
-	vfs, err := FindVFs(start.finder, start.config, known, nil, start.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, gone := range []string{"0000:81:00.2", "0000:81:00.3"} {
-		s.Remove(functions.Dir(gone))
-		s.Remove(topology.PCIDevices + "/" + gone)
-	}
+	vfs := findAgain(t, start, known)
+	unplugFrom(s, "0000:81:00.2", "0000:81:00.3")
 	for i, step := range []struct {
 		unknown error
 		holders []string
@@ -191,9 +159,7 @@ func TestGoneDevicesAreForgotten(t *testing.T) {
 		{nil, nil, []string{"0000:81:00.1"}},
 	} {
 		holders, unknown = step.holders, step.unknown
-		if err := vfs.scanMachine(); err != nil {
-			t.Fatal(err)
-		}
+		scan(t, vfs)
 		if diff := cmp.Diff(step.want, state(vfs, "intel.com/a")); diff != "" {
 			t.Errorf("scan %d: %s", i, diff)
 		}
@@ -214,9 +180,7 @@ func TestMemoryIsWrittenAgain(t *testing.T) {
 	if err := os.Remove(vfs.known.File); err != nil {
 		t.Fatal(err)
 	}
-	if err := vfs.scanMachine(); err != nil {
-		t.Fatal(err)
-	}
+	scan(t, vfs)
 	if diff := cmp.Diff([]string{"0000:81:00.1"}, state(restarted(t, vfs), "intel.com/a")); diff != "" {
 		t.Error(diff)
 	}
@@ -233,10 +197,7 @@ func TestMemoryOfAnEarlierBoot(t *testing.T) {
 		if err := os.Link(vfs.known.File, known.File); err != nil {
 			t.Fatal(err)
 		}
-		after, err := FindVFs(vfs.finder, vfs.config, known, nil, vfs.log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := findAgain(t, vfs, known)
 		if diff := cmp.Diff(want, state(after, "intel.com/a")); diff != "" {
 			t.Errorf("boot %q: %s", boot, diff)
 		}
@@ -289,16 +250,14 @@ func TestRescan(t *testing.T) {
 		{"and back", func() { driver("mlx5_core") },
 			[]string{"0000:81:00.1", "0000:81:00.2"}, []string{"0000:81:00.2 no longer selected by the resource"}},
 		{"it vanishes",
-			func() { s.Remove(functions.Dir("0000:81:00.2")); s.Remove(topology.PCIDevices + "/0000:81:00.2") },
+			func() { unplugFrom(s, "0000:81:00.2") },
 			[]string{"0000:81:00.1", "0000:81:00.2 gone"}, []string{"0000:81:00.2 gone"}},
 		{"it comes back", func() { s.PF(0x81, "ens1", 2, nil) },
 			[]string{"0000:81:00.1", "0000:81:00.2"}, []string{"0000:81:00.2 no longer selected by the resource"}},
 	} {
 		_, changed := vfs.All()
 		step.do()
-		if err := vfs.scanMachine(); err != nil {
-			t.Fatal(err)
-		}
+		scan(t, vfs)
 		select {
 		case <-changed:
 		default:
@@ -367,9 +326,7 @@ func TestHealth(t *testing.T) {
 			healthy := state(vfs, "intel.com/a")
 			before := fstest.MapFS(maps.Clone(s))
 			c.change(s)
-			if err := vfs.scanMachine(); err != nil {
-				t.Fatal(err)
-			}
+			scan(t, vfs)
 			if diff := cmp.Diff([]string{strings.TrimSpace(vf + " " + c.want)},
 				state(vfs, "intel.com/a")); diff != "" {
 				t.Error(diff)
@@ -382,15 +339,24 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// A burst of events is one look, at its end; where there are no events there is a look from time to time.
+// A burst of events is one look, at its end; where there are no events there is a look from time to time, for
+// shared HCAs as often as periodicUpdateInterval says, and never if that is 0.
 func TestWhenToLook(t *testing.T) {
+	t.Attr("parity", "shared/periodic-update")
+	const never = 2 * time.Hour
+	silent := func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }
+	vfs := func(keys string) string { return resources(`{"resourceName": "a"` + keys + `}`) }
+	hcas := func(seconds int) string {
+		return fmt.Sprintf(`{"periodicUpdateInterval": %d, "configList": [{"resourceName": "a",
+			"resourcePrefix": "intel.com", "rdmaHcaMax": 1, "selectors": {"vendors": ["15b3"]}}]}`, seconds)
+	}
 	for _, c := range []struct {
 		name   string
 		config string
 		events events
 		want   time.Duration // until the VF that has come is seen
 	}{
-		{"events", "", func(ctx context.Context, changed func()) error {
+		{"events", vfs(""), func(ctx context.Context, changed func()) error {
 			for range 5 {
 				changed()
 				<-time.After(quiet / 2)
@@ -398,27 +364,26 @@ func TestWhenToLook(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		}, 4*quiet/2 + quiet},
-		{"events without end", "", func(ctx context.Context, changed func()) error {
+		{"events without end", vfs(""), func(ctx context.Context, changed func()) error {
 			for ctx.Err() == nil {
 				changed()
 				<-time.After(quiet / 2)
 			}
 			return nil
 		}, longest},
-		{"no events", "", nil, interval},
-		{"no more events", "", func(context.Context, func()) error { return os.ErrClosed }, interval},
-		{"ports",
-			`, "checkHealthOnRdmaPort": true`,
-			func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }, interval},
-		{"the metrics exporter",
-			`, "enableExporterHealthCheck": true`,
-			func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }, interval},
+		{"no events", vfs(""), nil, interval},
+		{"no more events", vfs(""), func(context.Context, func()) error { return os.ErrClosed }, interval},
+		{"silence", vfs(""), silent, never},
+		{"ports", vfs(`, "checkHealthOnRdmaPort": true`), silent, interval},
+		{"the metrics exporter", vfs(`, "enableExporterHealthCheck": true`), silent, interval},
+		{"HCAs", hcas(300), silent, 5 * time.Minute},
+		{"HCAs, often", hcas(5), silent, 5 * time.Second},
+		{"HCAs, never", hcas(0), silent, never},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := functions.New()
 			s.PF(0x81, "ens1", 1, nil)
-			list := resources(`{"resourceName": "a"` + c.config + `}`)
-			parsed, file := config(t, list), filepath.Join(t.TempDir(), "vfs.json")
+			parsed, file := config(t, c.config), filepath.Join(t.TempDir(), "vfs.json")
 			synctest.Test(t, func(t *testing.T) {
 				vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, Known{File: file}, c.events,
 					slog.New(slog.DiscardHandler))
@@ -426,18 +391,15 @@ func TestWhenToLook(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.PF(0x81, "ens1", 2, nil)
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
 				start := time.Now()
 				_, changed := vfs.latestPool("intel.com/a")
-				go func() { done <- vfs.Run(ctx) }()
-				<-changed
+				runs(t, vfs.Run)
+				select {
+				case <-changed:
+				case <-time.After(never):
+				}
 				if got := time.Since(start); got != c.want {
 					t.Errorf("seen after %s; want %s", got, c.want)
-				}
-				cancel()
-				if err := <-done; err != nil {
-					t.Error(err)
 				}
 			})
 		})
@@ -468,9 +430,7 @@ func TestEventsComeBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- vfs.Run(ctx) }()
+		runs(t, vfs.Run)
 		<-time.After(10*interval + time.Second)
 		synctest.Wait()
 		s.PF(0x81, "ens1", 2, nil)
@@ -480,10 +440,6 @@ func TestEventsComeBack(t *testing.T) {
 		<-changed
 		if got := time.Since(start); got != quiet {
 			t.Errorf("seen after %s, want %s", got, quiet)
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
 		}
 	})
 }
