@@ -17,9 +17,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -104,6 +104,11 @@ func (n node) files(t *testing.T, name string) []string {
 	return names
 }
 
+// pool returns a configuration with one resource.
+func pool(selectors string) string {
+	return `{"resourceList": [{"resourceName": "vf", "selectors": {` + selectors + `}}]}`
+}
+
 // daemon is the command on this node, with its standard error.
 func (n node) daemon(ctx context.Context, extra ...string) (*exec.Cmd, *bytes.Buffer) {
 	args := append([]string{
@@ -116,6 +121,27 @@ func (n node) daemon(ctx context.Context, extra ...string) (*exec.Cmd, *bytes.Bu
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	return cmd, &stderr
+}
+
+func healthyOf(devices []*v1beta1.Device) (ids []string) {
+	for _, d := range devices {
+		if d.GetHealth() == v1beta1.Healthy {
+			ids = append(ids, d.GetID())
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// end ends the daemon.
+func end(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v\n%s", err, cmd.Stderr)
+	}
 }
 
 func TestDaemon(t *testing.T) {
@@ -148,32 +174,6 @@ func TestDaemon(t *testing.T) {
 	}
 	if _, err := os.Stat(n.path("devinfo/nvidia.com-rdma-0000:0c:00.1-device.json")); err != nil {
 		t.Errorf("the device-info file of a running pod did not survive the daemon: %v", err)
-	}
-}
-
-// TestLongName: the longest names that Kubernetes allows are offered next to others; their sockets have
-// shorter names.
-func TestLongName(t *testing.T) {
-	t.Attr("parity", "sriov/resource-name")
-	n := newNode(t, "oci-mi300x-derived", 1)
-	long := strings.Repeat("x", 63)
-	n.write(t, "config.json", `{"resourceList": [
-		{"resourceName": "`+long+`", "selectors": {"pciAddresses": ["0000:0c:00.1"]}},
-		{"resourceName": "far", "resourcePrefix": "`+strings.Repeat("a", 245)+
-		`", "selectors": {"pciAddresses": ["0000:2a:00.1"]}},
-		{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
-	kubelet, cmd, stderr := n.start(t)
-	got := map[string]int{}
-	for range 2 {
-		plugin := kubelettest.Await(t, kubelet.Plugins)
-		got[plugin.Request.GetResourceName()] = len(kubelettest.Await(t, plugin.Lists))
-	}
-	if diff := cmp.Diff(map[string]int{"nvidia.com/" + long: 1, "nvidia.com/rdma": 7}, got); diff != "" {
-		t.Error(diff)
-	}
-	end(t, cmd)
-	if strings.Count(stderr.String(), `resource \"far\" is left out`) != 1 {
-		t.Errorf("log:\n%s", stderr)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestWithoutInotify(t *testing.T) {
 func TestDaemonCannotStart(t *testing.T) {
 	t.Attr("parity", "sriov/config-json")
 	t.Attr("parity", "sriov/resource-name")
-	n := newNode(t, "oci-mi300x-derived", 1)
+	n := nodeOf(t, functions.New().FS())
 	golden.Script{
 		Run: func(args []string) (code int, stdout, stderr string) {
 			cmd, problems := n.daemon(t.Context(), args[1:]...)
@@ -223,10 +223,24 @@ func TestDaemonCannotStart(t *testing.T) {
 	}.Check(t, "testdata/errors.txt")
 }
 
+// An empty --cdi-dirs is a mistake: one sentence on standard error.
+func TestNoCDIDirs(t *testing.T) {
+	n := nodeOf(t, functions.New().FS())
+	n.write(t, "config.json", pool(`"isRdma": true`))
+	ctx, cancel := context.WithTimeout(t.Context(), kubelettest.Limit)
+	defer cancel()
+	cmd, stderr := n.daemon(ctx)
+	cmd.Args[len(cmd.Args)-1] = "--cdi-dirs="
+	if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), "--cdi-dirs is empty") {
+		t.Errorf("it ends with %v:\n%s", err, stderr)
+	}
+}
+
 // The command lines of the stock plugin's manifests, of its operator and of its binary.
 func TestCommandLines(t *testing.T) {
 	t.Attr("parity", "sriov/flags-entrypoint")
 	t.Attr("parity", "sriov/flags-binary")
+	n := nodeOf(t, functions.New().FS()) // without a configuration, so that it exits at once
 	for _, c := range []struct {
 		args []string
 		want string // on standard error
@@ -241,7 +255,6 @@ func TestCommandLines(t *testing.T) {
 		{[]string{"--resource-prefix", "", "--config-file=", "--sysfs-root=/nope"},
 			"config.config-file=/etc/pcidp/config.json config.resource-prefix=intel.com"},
 	} {
-		n := newNode(t, "amd-mi300x-cpx-kfd", 0) // without a configuration, so that it exits at once
 		cmd, stderr := n.daemon(t.Context(), c.args...)
 		err := cmd.Run()
 		if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), c.want) {

@@ -22,6 +22,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/podsapi"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -134,27 +135,24 @@ func (n node) joinGPUs(t *testing.T, runDir string) {
 // TestHeldUnderAnotherName: a VF that a container has under the name of another resource is neither offered
 // nor chosen under its present one.
 func TestHeldUnderAnotherName(t *testing.T) {
-	const held, free = "0000:0c:00.1", "0000:0c:00.2"
-	for name, c := range map[string]struct {
-		resource string // of the container
-		pools    string // besides pool new
-	}{
-		"control: the same name": {"nvidia.com/new", ""},
-		"the pool was renamed":   {"nvidia.com/old", ""},
-		"the VF moved to another pool": {
-			"nvidia.com/old", `{"resourceName": "old", "selectors": {"pciAddresses": ["0000:2a:00.1"]}},`,
-		},
+	const held, free, resourceOfContainer = "0000:81:00.1", "0000:81:00.2", "nvidia.com/old"
+	for name, pools := range map[string]string{ // besides pool new
+		"the pool was renamed":         "",
+		"the VF moved to another pool": `{"resourceName": "old", "selectors": {"pciAddresses": ["0000:82:00.1"]}},`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode(t, "oci-mi300x-derived", 2)
-			n.write(t, "config.json", `{"resourceList": [`+c.pools+
+			s := functions.New()
+			s.PF(0x81, "ens1", 2, nil)
+			s.PF(0x82, "ens2", 1, nil)
+			n := nodeOf(t, s.FS())
+			n.write(t, "config.json", `{"resourceList": [`+pools+
 				`{"resourceName": "new", "selectors": {"pciAddresses": ["`+held+`", "`+free+`"]}}]}`)
-			given := published.Give("first", "main", c.resource, held)
+			given := published.Give("first", "main", resourceOfContainer, held)
 			if err := published.WriteCheckpoint(n.kubelet, given); err != nil {
 				t.Fatal(err)
 			}
 			stop, err := podsapi.Serve(n.kubelet, func() []corev1.Pod {
-				one := corev1.ResourceList{corev1.ResourceName(c.resource): resource.MustParse("1")}
+				one := corev1.ResourceList{resourceOfContainer: resource.MustParse("1")}
 				return []corev1.Pod{{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "first-0", UID: "first"},
 					Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -168,12 +166,12 @@ func TestHeldUnderAnotherName(t *testing.T) {
 			t.Cleanup(stop)
 			plugin := n.startPool(t, "nvidia.com/new")
 			for _, d := range kubelettest.Await(t, plugin.Lists) {
-				if c.resource != "nvidia.com/new" && d.GetID() == held && d.GetHealth() == v1beta1.Healthy {
-					t.Errorf("%s is offered, and a container has it as %s", held, c.resource)
+				if d.GetID() == held && d.GetHealth() == v1beta1.Healthy {
+					t.Errorf("%s is offered, and a container has it as %s", held, resourceOfContainer)
 				}
 			}
 			if chosen := prefer(t, plugin, held, free); chosen != free {
-				t.Errorf("%s is preferred, and a container has it as %s", chosen, c.resource)
+				t.Errorf("%s is preferred, and a container has it as %s", chosen, resourceOfContainer)
 			}
 		})
 	}

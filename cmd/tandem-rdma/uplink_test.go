@@ -8,10 +8,14 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/tandem-k8s/tandem/test/functions"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 // Variables with which the test binary enters a node: the netdev of its default route, and the sysfs that
@@ -20,6 +24,31 @@ const (
 	defaultRoute = "TANDEM_RDMA_TEST_DEFAULT_ROUTE"
 	nodeSysfs    = "TANDEM_RDMA_TEST_SYSFS"
 )
+
+// TestUplinkIsNotOffered: the ports of a bond below the VLAN of the kernel's default route are the node's own.
+func TestUplinkIsNotOffered(t *testing.T) {
+	needNamespaces(t)
+	s := functions.New()
+	for i, address := range []string{"0000:17:00.0", "0000:17:00.1", "0000:29:00.0"} {
+		s.Function(address, functions.Facts{"netdev": fmt.Sprint("ens", i), "rdma": fmt.Sprint("mlx5_", i)})
+	}
+	s.Upper("bond0", "ens0", "ens1")
+	s.Upper("vlan7", "bond0")
+	n := nodeOf(t, s.FS())
+	n.write(t, "config.json", pool(`"isRdma": true`))
+	kubelet := kubelettest.Start(t, n.kubelet)
+	cmd, log := n.daemon(t.Context(), "--sysfs-root=/sys")
+	cmd.SysProcAttr = namespaces()
+	cmd.Env = append(cmd.Env, defaultRoute+"=vlan7", nodeSysfs+"="+n.path("sys"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	healthy := healthyOf(kubelettest.Await(t, kubelettest.Await(t, kubelet.Plugins).Lists))
+	end(t, cmd)
+	if want := []string{"0000:29:00.0"}; !slices.Equal(healthy, want) {
+		t.Errorf("offers %v; want %v:\n%s", healthy, want, log)
+	}
+}
 
 // namespaces are those of a process that enters a node. In a new user namespace no privilege is necessary.
 func namespaces() *syscall.SysProcAttr {

@@ -23,7 +23,6 @@ func TestReadConfigErrors(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	for _, c := range []struct{ name, content, want string }{
 		{"empty", "", `the file is empty; want {"resourceList": [...]}`},
-		{"white space", " \n", `the file is empty; want {"resourceList": [...]}`},
 		{"not JSON", "resourceList:\n- resourceName: a\n",
 			`not JSON: line 1: invalid character 'r' looking for beginning of value`},
 		{"cut off", "{\n\"resourceList\": [", `not JSON: line 2: unexpected end of JSON input`},
@@ -33,7 +32,6 @@ func TestReadConfigErrors(t *testing.T) {
 			`not JSON: line 4: invalid character ']' looking for beginning of value`},
 		{"list at the top", `[]`, `want an object, found array`},
 		{"no list", `{}`, `resourceList is missing or empty`},
-		{"null", `null`, `resourceList is missing or empty`},
 		{"empty list", resources(), `resourceList is missing or empty`},
 		{"resourceList is an object", `{"resourceList": {}}`, `resourceList: want a list, found object`},
 		{"resource is a string", resources(`"a"`), `resource 1 of resourceList: want an object, found string`},
@@ -63,10 +61,6 @@ func TestReadConfigErrors(t *testing.T) {
 			`resource "a": excludeTopology: want true, false or "auto", found "Auto"`},
 		{"excludeTopology is a number", resources(`{"resourceName": "a", "excludeTopology": 1}`),
 			`resource "a": excludeTopology: want true, false or "auto", found number`},
-		{"excludeTopology is a list", resources(`{"resourceName": "a", "excludeTopology": [true]}`),
-			`resource "a": excludeTopology: want true, false or "auto", found array`},
-		{"excludeTopology is an object", resources(`{"resourceName": "a", "excludeTopology": {}}`),
-			`resource "a": excludeTopology: want true, false or "auto", found object`},
 		{"additionalInfo is a string", resources(`{"resourceName": "a", "additionalInfo": "x"}`),
 			`resource "a": additionalInfo: want an object, found string`},
 		{"additionalInfo holds a number",
@@ -141,6 +135,10 @@ func TestConfigWarnings(t *testing.T) {
 			[]string{
 				`resource "a" is left out: resourcePrefix "Intel.com" is not a lower-case domain name such as intel.com`,
 			}},
+		{"long prefix", resources(
+			`{"resourceName": "good", "resourcePrefix": "`+strings.Repeat("a", maxPrefix)+`"}`,
+			`{"resourceName": "a", "resourcePrefix": "`+strings.Repeat("a", maxPrefix+1)+`"}`),
+			[]string{`resource "a" is left out: resourcePrefix has 245 characters; at most 244 are allowed`}},
 		{"empty range", resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#7-3"]}}`),
 			[]string{`resource "a": selectors: pfNames: "ens1#7-3": range "7-3" is empty`}},
 		{"no index", resources(`{"resourceName": "a", "selectors": {"rootDevices": ["0000:81:00.0#0-x"]}}`),

@@ -47,6 +47,28 @@ func TestNodeNeedsNetdev(t *testing.T) {
 	}
 }
 
+// TestVirtioPF: the VFs of a DPU bound to virtio-pci are found by the netdev of their PF, whichever folder below
+// the function has it, and by the address of the PF.
+func TestVirtioPF(t *testing.T) {
+	for _, c := range []struct{ folder, selector string }{
+		{"", `"pfNames": ["uplink0#1-3"]`},
+		{"virtio3/", `"pfNames": ["uplink0#1-3"]`},
+		{"virtio3/", `"rootDevices": ["0000:81:00.0#1-3"]`},
+	} {
+		s := functions.New()
+		s.PF(0x81, "uplink0", 4, functions.Facts{
+			"netdev": "", "driver": "virtio-pci", "vendor": "0x1af4", "device": "0x1041",
+		})
+		netdev := functions.Dir("0000:81:00.0") + "/" + c.folder + "net/uplink0"
+		s.Write(netdev+"/type", "1")
+		s.Symlink("class/net/uplink0", "../../"+netdev)
+		pools := discover(t, s.FS(), resources(`{"resourceName": "a", "selectors": {`+c.selector+`}}`))
+		if diff := cmp.Diff([]string{"0000:81:00.2", "0000:81:00.3", "0000:81:00.4"}, ids(pools[0])); diff != "" {
+			t.Errorf("%s, netdev below %q: %s", c.selector, c.folder, diff)
+		}
+	}
+}
+
 func TestFindErrors(t *testing.T) {
 	for _, c := range []struct{ list, prefix, want string }{
 		{resources(`{"resourceName": "a"}`, `{"resourceName": "b"}`,
@@ -164,22 +186,6 @@ func discover(t testing.TB, sys fs.FS, list string) []Pool {
 		t.Fatal(err)
 	}
 	return pools
-}
-
-// 1016 VFs on eight PFs, the most that eight ConnectX-7 have.
-func BenchmarkDiscover1016(b *testing.B) {
-	sys, _ := load(b, "oci-mi300x-derived", 127)
-	list := resources(
-		`{"resourceName": "a", "selectors": {"rootDevices": ["0000:0c:00.0#0-63"], "linkTypes": ["ether"]}}`,
-		`{"resourceName": "b", "selectors": {"isRdma": true, "pfNames": ["none"]}}`,
-		`{"resourceName": "c", "selectors": {"isRdma": true}}`,
-	)
-	for b.Loop() {
-		pools := discover(b, sys, list)
-		if got := len(pools[0].Devices) + len(pools[2].Devices); got != 1016 {
-			b.Fatalf("%d devices", got)
-		}
-	}
 }
 
 // told says what no file says: of all functions, but for the PF in InfiniBand, whose link type is read from

@@ -3,6 +3,7 @@
 package pools
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -28,7 +29,7 @@ func TestReserved(t *testing.T) {
 	bonded.Upper("ovs-system", "ens1f0")
 	const all = `{"resourceName": "a"}`
 	const named = `{"resourceName": "a", "selectors": {"pciAddresses": ["0000:17:00.0", "0000:73:00.0"]}}`
-	const shared = `{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"]}}`
+	const auxiliary = `{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"]}}`
 	for _, c := range []struct {
 		name     string
 		sys      functions.Sysfs
@@ -44,12 +45,14 @@ func TestReserved(t *testing.T) {
 		{"a named port", bonded, Routes{Main: []string{"bond0"}}, named, []string{"0000:17:00.0"},
 			`"ens1f0" is below "bond0"`},
 		{"a named netdev of the route", bonded, Routes{Main: []string{"ens1f0", "bond0"}}, named, nil, ""},
-		{"a sub-function", bonded, Routes{Main: []string{"ens2s88"}}, shared, nil, ""},
-		{"another sub-function", bonded, Routes{}, shared, []string{"mlx5_core.sf.2"}, ""},
+		{"a sub-function", bonded, Routes{Main: []string{"ens2s88"}}, auxiliary, nil, ""},
+		{"another sub-function", bonded, Routes{}, auxiliary, []string{"mlx5_core.sf.2"}, ""},
 		{"another table", bonded, Routes{Main: []string{"bond0"}, Other: []string{"ens2"}}, all,
 			[]string{"0000:29:00.0"}, `0000:29:00.0: its netdev "ens2" has a default route`},
 		{"both tables", bonded, Routes{Main: []string{"ens2"}, Other: []string{"ens2"}}, all,
 			[]string{"0000:17:00.0", "0000:17:00.1"}, ""},
+		{"functions that manage nothing", functions.ConnectX7(), Routes{}, all,
+			slices.Concat(functions.Bridges, []string{"0000:75:00.0"}), ""},
 		{"functions that manage NVSwitches", functions.ConnectX7(functions.Bridges...), Routes{}, all,
 			[]string{"0000:75:00.0"}, ""},
 		{"a named one", functions.ConnectX7(functions.Bridges...), Routes{}, named, []string{"0000:73:00.0"},
@@ -69,6 +72,11 @@ func TestReserved(t *testing.T) {
 				t.Errorf("warnings %q; want %q", text, c.warning)
 			}
 		})
+	}
+	shared := discover(t, functions.ConnectX7(functions.Bridges...).FS(),
+		sharing(`{"resourceName": "a", "rdmaHcaMax": 1, "selectors": {"vendors": ["15b3"]}}`))
+	if diff := cmp.Diff([]string{"0000:75:00.0::0"}, ids(shared[0])); diff != "" {
+		t.Errorf("functions that manage NVSwitches, shared: %s", diff)
 	}
 }
 
