@@ -25,7 +25,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	exporter "github.com/tandem-k8s/tandem/plugins/health"
-	"github.com/tandem-k8s/tandem/test/amdsmi"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
@@ -171,38 +170,6 @@ func TestMetricsExporter(t *testing.T) {
 	awaitHealth(t, plugin, "")
 }
 
-// TestMemoryErrors: a GPU is unhealthy while its memory has ever more uncorrectable errors.
-func TestMemoryErrors(t *testing.T) {
-	flags := layout(t, "oci-mi300x-derived")
-	description, err := amdsmi.Describe(os.DirFS(flags.SysfsRoot))
-	if err != nil {
-		t.Fatal(err)
-	}
-	own := pulsing(amd.Single, 50*time.Millisecond)
-	own.Library = amdsmi.Build(t, description)
-	kubelet := kubelettest.Start(t, flags.KubeletDir)
-	start(t, flags, own)
-	plugin := kubelettest.Await(t, kubelet.Plugins)
-	awaitHealth(t, plugin, "")
-	const last = "206141652992 0\n" // the memory of the last GPU and its errors
-	at := strings.LastIndex(description, last)
-	more := time.NewTicker(own.Pulse / 5)
-	defer more.Stop()
-	limit := time.After(kubelettest.Limit)
-	for seen, errors := "", 1; seen != "0000:da:00.0"; errors++ {
-		amdsmi.Say(t, own.Library,
-			description[:at]+strings.Replace(last, " 0", fmt.Sprint(" ", errors), 1)+description[at+len(last):])
-		select {
-		case list := <-plugin.Lists:
-			seen = unhealthy(list)
-		case <-more.C:
-		case <-limit:
-			t.Fatal("the kubelet is not told of a GPU with memory errors")
-		}
-	}
-	awaitHealth(t, plugin, "")
-}
-
 // away moves files and folders of the machine away, as if the kernel removed them; back restores them.
 func away(t *testing.T, sys string, patterns ...string) (back func()) {
 	t.Helper()
@@ -295,30 +262,5 @@ func TestFlagsOfAMD(t *testing.T) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})
-	}
-}
-
-// TestWithoutKFD: without /sys/class/kfd AMD's own plugin has no resource; Tandem offers unhealthy devices
-// and logs the reason. Both continue to run.
-func TestWithoutKFD(t *testing.T) {
-	flags := layout(t, "oci-mi300x-derived")
-	hide(t, filepath.Join(flags.SysfsRoot, "class/kfd"))
-	kubelet := kubelettest.Start(t, flags.KubeletDir)
-	var log bytes.Buffer
-	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() { result <- run(ctx, flags, named(amd.Single), slog.New(slog.NewTextHandler(&log, nil))) }()
-	devices := kubelettest.Await(t, kubelettest.Await(t, kubelet.Plugins).Lists)
-	cancel()
-	if err := kubelettest.Await(t, result); err != nil {
-		t.Error(err)
-	}
-	for _, d := range devices {
-		if d.GetHealth() != v1beta1.Unhealthy || len(devices) != 8 {
-			t.Errorf("%d devices, %v", len(devices), d)
-		}
-	}
-	if !strings.Contains(log.String(), "unhealthy until amdkfd has one") {
-		t.Errorf("log:\n%s", &log)
 	}
 }

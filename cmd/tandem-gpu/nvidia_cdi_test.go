@@ -23,26 +23,15 @@ import (
 )
 
 // TestNodesOfCDI: a container gets the device nodes of the CDI specification. Therefore a GPU is healthy only
-// while the specification has its node.
+// while the specification has its node. Here device nodes come after the start, as without nvidia-modprobe.
 func TestNodesOfCDI(t *testing.T) {
-	for name, late := range map[string]bool{ // device nodes come after the start, as without nvidia-modprobe
-		"there": false, "late": true,
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := nvidiaNode(t, "nv-a100pcie-cx6dx-vf-partial", nil)
-			installLibrary(t, n)
-			if !late {
-				makeDeviceNodes(t, n)
-			}
-			_, _, plugin := n.offers(t, nil, "--device-list-strategy=cdi-cri")
-			healthy := n.healthyWithNodes(t, kubelettest.Await(t, plugin.Lists))
-			if late {
-				makeDeviceNodes(t, n)
-			}
-			for healthy < len(n.Machine.GPUs) {
-				healthy = n.healthyWithNodes(t, kubelettest.Await(t, plugin.Lists))
-			}
-		})
+	n := nvidiaNode(t, "nv-a100pcie-cx6dx-vf-partial", nil)
+	installLibrary(t, n)
+	_, _, plugin := n.offers(t, nil, "--device-list-strategy=cdi-cri")
+	healthy := n.healthyWithNodes(t, kubelettest.Await(t, plugin.Lists))
+	makeDeviceNodes(t, n)
+	for healthy < len(n.Machine.GPUs) {
+		healthy = n.healthyWithNodes(t, kubelettest.Await(t, plugin.Lists))
 	}
 }
 

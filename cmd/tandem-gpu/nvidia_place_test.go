@@ -119,45 +119,7 @@ func TestPrefersLinks(t *testing.T) {
 	}
 }
 
-// TestSixteenGPUs requests every number of 16 GPUs in a few milliseconds; NVIDIA's own plugin needs up to 25
-// s.
-func TestSixteenGPUs(t *testing.T) {
-	t.Attr("parity", "nvidia/preferred-16gpu")
-	// the tree of the only recorded machine with 16 GPUs, of another vendor
-	n := nvidiaNode(t, "amd-mi250-16gcd-8nic", nil)
-	tree, err := topology.Read(os.DirFS(filepath.Join(n.dir, "sys")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for d := range tree.Devices() {
-		if d.Driver == "amdgpu" {
-			n.Machine.GPUs = append(n.Machine.GPUs, nvml.GPU{
-				UUID: "GPU-" + nvml.MadeUp(d.Address.String()), Address: d.Address, Minor: len(n.Machine.GPUs),
-				Memory: 32768, MIG: -1, Switch: 6, Name: "Tesla V100-SXM3-32GB",
-			})
-		}
-	}
-	n.Update(t)
-	_, _, plugin := n.offers(t, nil, "--vendor=nvidia")
-	all := ids(await(t, plugin, "16"))
-	for size := 1; size <= 16; size++ {
-		fastest := time.Hour
-		for range 5 { // other load on this machine must not decide
-			began := time.Now()
-			preferred, err := plugin.Prefer(t.Context(), all, nil, size)
-			if err != nil || len(preferred) != size {
-				t.Fatalf("%d of 16: %v, %v", size, preferred, err)
-			}
-			fastest = min(fastest, time.Since(began))
-		}
-		t.Logf("%d of 16: %s", size, fastest)
-		if fastest >= patience {
-			t.Errorf("%d of 16 took %s", size, fastest)
-		}
-	}
-}
-
-// TestPairs allocates a GPU, a replica or a MIG device, and then a VF of tandem-rdma, which must be on the
+// TestPairs allocates a replica of a GPU or a MIG device, and then a VF of tandem-rdma, which must be on the
 // same switch.
 func TestPairs(t *testing.T) {
 	for _, c := range []struct {
@@ -166,7 +128,6 @@ func TestPairs(t *testing.T) {
 		file     string
 		resource string
 	}{
-		{"whole GPUs", nil, "{}", "nvidia.com/gpu"},
 		{"replicas", nil, "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}",
 			"nvidia.com/gpu"},
 		{"MIG devices", func(m *nvml.Machine) {

@@ -100,56 +100,37 @@ func gave(pod, resource, id string) entry {
 	return entry{pod, "main", "nvidia.com/" + resource, map[string][]string{"-1": {id}}}
 }
 
-// TestReplicaOfEndedPod: a replica that the kubelet offers is no longer held, so that the other devices of
-// the pod that had it are free too: the GPU next to the free VF is chosen. Both GPUs are used equally.
+// TestReplicaOfEndedPod: a replica that the kubelet offers is no longer held, also if the checkpoint has it, so
+// that the other devices of the pod that had it are free too: the GPU next to the free VF is chosen. Both GPUs
+// are used equally.
 func TestReplicaOfEndedPod(t *testing.T) {
-	for name, inCheckpoint := range map[string]bool{
-		"control: not in the checkpoint": false, "in the checkpoint": true,
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newReplicated(t, func(gpu func(i, replica int) string, near []string) []entry {
-				held := []entry{
-					gave("second", "gpu", gpu(0, 2)), gave("second", "vf", near[0]), gave("third", "gpu", gpu(1, 2)),
-				}
-				if inCheckpoint {
-					held = append(held, gave("ended", "gpu", gpu(0, 1)), gave("ended", "vf", near[1]))
-				}
-				return held
-			})
-			chosen := ask(t, r.gpus, r.free(r.replica(0, 2), r.replica(1, 2)), 1)[0]
-			if !strings.HasPrefix(chosen, r.Machine.GPUs[1].UUID) {
-				t.Errorf("chosen GPU 0, %s; VF %s on the switch of GPU 1 is free", chosen, r.near[1])
-			}
-		})
+	r := newReplicated(t, func(gpu func(i, replica int) string, near []string) []entry {
+		return []entry{
+			gave("second", "gpu", gpu(0, 2)), gave("second", "vf", near[0]), gave("third", "gpu", gpu(1, 2)),
+			gave("ended", "gpu", gpu(0, 1)), gave("ended", "vf", near[1]),
+		}
+	})
+	chosen := ask(t, r.gpus, r.free(r.replica(0, 2), r.replica(1, 2)), 1)[0]
+	if !strings.HasPrefix(chosen, r.Machine.GPUs[1].UUID) {
+		t.Errorf("chosen GPU 0, %s; VF %s on the switch of GPU 1 is free", chosen, r.near[1])
 	}
 }
 
-// TestReplicaAfterVF: in either order of the kubelet's calls, a replica and a VF are on one switch, also if
-// the policy for replicas permits only the GPU that another pod does not use.
+// TestReplicaAfterVF: if the kubelet asks for the VF first, the replica is on its switch, although the policy for
+// replicas permits only the GPU that another pod does not use.
 func TestReplicaAfterVF(t *testing.T) {
-	for name, vfFirst := range map[string]bool{"control: GPU first": false, "VF first": true} {
-		t.Run(name, func(t *testing.T) {
-			r := newReplicated(t, func(gpu func(i, replica int) string, _ []string) []entry {
-				return []entry{gave("other", "gpu", gpu(0, 2))}
-			}, pod("other", corev1.PodRunning, "nvidia.com/gpu"),
-				pod("asker", corev1.PodPending, "nvidia.com/gpu", "nvidia.com/vf"))
-			free := r.free(r.replica(0, 2))
-			var gpu, vf string
-			if vfFirst {
-				vf = take(t, r.vfs, r.near)
-				gpu = take(t, r.gpus, free)
-			} else {
-				gpu = take(t, r.gpus, free)
-				vf = take(t, r.vfs, r.near)
-			}
-			address, err := topology.ParseAddress(vf)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !r.tree.Distance(r.card(t, gpu), address).Level.Direct() {
-				t.Errorf("%s and %s are on different switches", gpu, vf)
-			}
-		})
+	r := newReplicated(t, func(gpu func(i, replica int) string, _ []string) []entry {
+		return []entry{gave("other", "gpu", gpu(0, 2))}
+	}, pod("other", corev1.PodRunning, "nvidia.com/gpu"),
+		pod("asker", corev1.PodPending, "nvidia.com/gpu", "nvidia.com/vf"))
+	vf := take(t, r.vfs, r.near)
+	gpu := take(t, r.gpus, r.free(r.replica(0, 2)))
+	address, err := topology.ParseAddress(vf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.tree.Distance(r.card(t, gpu), address).Level.Direct() {
+		t.Errorf("%s and %s are on different switches", gpu, vf)
 	}
 }
 
