@@ -209,12 +209,6 @@ func (n *node) run(t testing.TB, binary string) (daemon *exec.Cmd, stop func()) 
 // admit gives a new pod a pair, in either order, and returns how long the two questions took.
 func (n *node) admit(t testing.TB, round int) [2]time.Duration {
 	t.Helper()
-	return n.admitBy(t, round, n.plugins)
-}
-
-// admitBy is admit with the plugins of a choice.
-func (n *node) admitBy(t testing.TB, round int, plugins map[string]*kubelettest.Plugin) [2]time.Duration {
-	t.Helper()
 	n.pods.begin(fmt.Sprint("pod-", round))
 	order := []string{gpus, vfs}
 	if round%2 == 1 {
@@ -223,12 +217,12 @@ func (n *node) admitBy(t testing.TB, round int, plugins map[string]*kubelettest.
 	var took [2]time.Duration
 	for i, name := range order {
 		began := time.Now()
-		chosen, err := plugins[name].Prefer(t.Context(), n.ids[name], nil, 2)
+		chosen, err := n.plugins[name].Prefer(t.Context(), n.ids[name], nil, 2)
 		took[i] = time.Since(began)
 		if err != nil || len(chosen) != 2 {
 			t.Fatalf("prefer 2 of %s: %v, %v", name, chosen, err)
 		}
-		if _, err := plugins[name].Allocate(t.Context(), chosen...); err != nil {
+		if _, err := n.plugins[name].Allocate(t.Context(), chosen...); err != nil {
 			t.Fatal(err)
 		}
 		n.pods.give(name, chosen)
@@ -485,45 +479,18 @@ func (n *node) vanish(b *testing.B, resource string) {
 
 // BenchmarkRound measures a GetPreferredAllocation from the kubelet's call to the answer: through the
 // plugin's socket, the coordination socket and PodResources, for the first and for the second half of a
-// container, next to a plugin that answers at once: in the same rounds, and asked again and again, when its
-// process never sleeps. Every plugin is a process of its own.
+// container. Every plugin is a process of its own.
 func BenchmarkRound(b *testing.B) {
 	n := newPair(b)
 	n.admit(b, 1)
-	b.Run("by=tandem", func(b *testing.B) {
-		var first, second []time.Duration
-		for round := 0; b.Loop(); round++ {
-			both := n.admit(b, round)
-			first, second = append(first, both[0]), append(second, both[1])
-		}
-		report(b, "first-", first)
-		report(b, "second-", second)
-		report(b, "", slices.Concat(first, second))
-	})
-	b.Run("by=at-once", func(b *testing.B) {
-		client := atOnce(b)
-		plugins := map[string]*kubelettest.Plugin{gpus: client, vfs: client}
-		var took []time.Duration
-		for round := 0; b.Loop(); round++ {
-			both := n.admitBy(b, round, plugins)
-			took = append(took, both[:]...)
-		}
-		report(b, "", took)
-	})
-	b.Run("by=at-once-without-rest", func(b *testing.B) {
-		client := atOnce(b)
-		var took []time.Duration
-		for b.Loop() {
-			for _, name := range []string{gpus, vfs} {
-				began := time.Now()
-				if chosen, err := client.Prefer(b.Context(), n.ids[name], nil, 2); err != nil || len(chosen) != 2 {
-					b.Fatal(chosen, err)
-				}
-				took = append(took, time.Since(began))
-			}
-		}
-		report(b, "", took)
-	})
+	var first, second []time.Duration
+	for round := 0; b.Loop(); round++ {
+		both := n.admit(b, round)
+		first, second = append(first, both[0]), append(second, both[1])
+	}
+	report(b, "first-", first)
+	report(b, "second-", second)
+	report(b, "", slices.Concat(first, second))
 }
 
 // report gives the median and the 99th percentile of one question, in nanoseconds. Which is what their names
