@@ -3,7 +3,6 @@
 package plugins_test
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,8 +19,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/system"
+	"github.com/tandem-k8s/tandem/test/checkpoint"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	standin "github.com/tandem-k8s/tandem/test/podresources"
@@ -102,8 +100,7 @@ func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 	dir := kubelettest.Dir(t)
 	root := t.TempDir()
 	if err := errors.Join(os.CopyFS(filepath.Join(root, "sys"), machines.Sys(t, machine, vfsPerPF)),
-		os.Mkdir(filepath.Join(root, "dev"), 0o700), os.WriteFile(kubelet.CheckpointPath(dir),
-			[]byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}`), 0o600)); err != nil {
+		os.Mkdir(filepath.Join(root, "dev"), 0o700), checkpoint.Write(dir, nil, nil)); err != nil {
 		t.Fatal(err)
 	}
 	n := &node{
@@ -235,27 +232,14 @@ func (n *node) admit(t testing.TB, round int) [2]time.Duration {
 // of the last pod, and all that there are.
 func (n *node) record(t testing.TB, uid string) {
 	t.Helper()
-	type entry struct {
-		PodUID, ContainerName, ResourceName string
-		DeviceIDs                           map[int][]string
-	}
-	var saved struct {
-		Data struct {
-			PodDeviceEntries  []entry
-			RegisteredDevices map[string][]string
-		}
-		Checksum uint64
-	}
+	var held []checkpoint.Allocation
 	for _, d := range n.pods.last.GetContainers()[0].GetDevices() {
-		saved.Data.PodDeviceEntries = append(saved.Data.PodDeviceEntries,
-			entry{uid, "worker", d.GetResourceName(), map[int][]string{0: d.GetDeviceIds()}})
+		held = append(held, checkpoint.Allocation{
+			PodUID: uid, Container: "worker", Resource: d.GetResourceName(),
+			Devices: map[string][]string{"0": d.GetDeviceIds()},
+		})
 	}
-	saved.Data.RegisteredDevices = n.ids
-	content, err := json.Marshal(saved)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := (system.Disk{}).Replace(kubelet.CheckpointPath(n.dir), content, 0o600); err != nil {
+	if err := checkpoint.Write(n.dir, held, n.ids); err != nil {
 		t.Fatal(err)
 	}
 }

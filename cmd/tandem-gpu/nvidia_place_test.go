@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/nvml"
+	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -152,8 +153,8 @@ func TestPairs(t *testing.T) {
 			free := ids(kubelettest.Await(t, vfs.Lists))
 			rest := ids(kubelettest.Await(t, gpus.Lists))
 			n.joined(t, c.resource, "nvidia.com/vf")
-			held := []entry{}
-			n.checkpoint(t, held)
+			var held []published.Entry
+			n.checkpoint(t, held...)
 			for len(free) > 0 && len(rest) > 0 {
 				chosen := give(t, gpus, rest, 1)
 				vf := give(t, vfs, free, 1)
@@ -165,9 +166,9 @@ func TestPairs(t *testing.T) {
 					t.Errorf("%s and %s are %s", chosen[0], vf[0], d.Level)
 				}
 				held = append(held,
-					entry{"pod", fmt.Sprint("c", len(held)), c.resource, map[string][]string{"-1": chosen}},
-					entry{"pod", fmt.Sprint("c", len(held)), "nvidia.com/vf", map[string][]string{"-1": vf}})
-				n.checkpoint(t, held)
+					published.Give("pod", fmt.Sprint("c", len(held)), c.resource, chosen...),
+					published.Give("pod", fmt.Sprint("c", len(held)), "nvidia.com/vf", vf...))
+				n.checkpoint(t, held...)
 				rest = slices.DeleteFunc(rest, func(id string) bool { return id == chosen[0] })
 				free = slices.DeleteFunc(free, func(id string) bool { return id == vf[0] })
 			}
@@ -175,23 +176,13 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// entry is the kubelet's checkpoint entry for a container and a resource.
-type entry struct {
-	PodUID, ContainerName, ResourceName string
-	DeviceIDs                           map[string][]string
-}
-
 // checkpoint writes the kubelet's checkpoint, as after the allocation of all resources of a container, so
 // that the next container is a new one.
-func (n *node) checkpoint(t *testing.T, held []entry) {
+func (n *node) checkpoint(t *testing.T, held ...published.Entry) {
 	t.Helper()
-	content, err := json.Marshal(map[string]any{
-		"Data": map[string]any{"PodDeviceEntries": held, "RegisteredDevices": map[string][]string{}},
-	})
-	if err != nil {
+	if err := published.WriteCheckpoint(n.dir, held...); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(kubelettest.Plugins(n.dir), "kubelet_internal_checkpoint"), string(content))
 }
 
 // joined waits until these resources take part in the coordination.

@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/nvml"
 	"github.com/tandem-k8s/tandem/test/podsapi"
+	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -32,7 +33,7 @@ type replicated struct {
 
 // newReplicated starts both daemons on a node with these holders of devices, and pods that the kubelet lists.
 func newReplicated(
-	t *testing.T, held func(gpu func(i, replica int) string, near []string) []entry, pods ...corev1.Pod,
+	t *testing.T, held func(gpu func(i, replica int) string, near []string) []published.Entry, pods ...corev1.Pod,
 ) *replicated {
 	t.Helper()
 	r := &replicated{node: nvidiaNode(t, "nv-h100-oci", func(m *nvml.Machine) { m.GPUs = m.GPUs[:2] })}
@@ -51,7 +52,7 @@ func newReplicated(
 	if len(r.near) != 2 || r.near[0] == r.near[1] {
 		t.Fatalf("VFs near GPUs: %v", r.near)
 	}
-	r.checkpoint(t, held(r.replica, r.near))
+	r.checkpoint(t, held(r.replica, r.near)...)
 	if len(pods) > 0 {
 		stop, err := podsapi.Serve(r.dir, func() []corev1.Pod { return pods })
 		if err != nil {
@@ -96,16 +97,16 @@ func take(t *testing.T, plugin *kubelettest.Plugin, available []string) string {
 }
 
 // gave returns the kubelet's entry for a container with a device.
-func gave(pod, resource, id string) entry {
-	return entry{pod, "main", "nvidia.com/" + resource, map[string][]string{"-1": {id}}}
+func gave(pod, resource, id string) published.Entry {
+	return published.Give(pod, "main", "nvidia.com/"+resource, id)
 }
 
 // TestReplicaOfEndedPod: a replica that the kubelet offers is no longer held, also if the checkpoint has it, so
 // that the other devices of the pod that had it are free too: the GPU next to the free VF is chosen. Both GPUs
 // are used equally.
 func TestReplicaOfEndedPod(t *testing.T) {
-	r := newReplicated(t, func(gpu func(i, replica int) string, near []string) []entry {
-		return []entry{
+	r := newReplicated(t, func(gpu func(i, replica int) string, near []string) []published.Entry {
+		return []published.Entry{
 			gave("second", "gpu", gpu(0, 2)), gave("second", "vf", near[0]), gave("third", "gpu", gpu(1, 2)),
 			gave("ended", "gpu", gpu(0, 1)), gave("ended", "vf", near[1]),
 		}
@@ -119,8 +120,8 @@ func TestReplicaOfEndedPod(t *testing.T) {
 // TestReplicaAfterVF: if the kubelet asks for the VF first, the replica is on its switch, although the policy for
 // replicas permits only the GPU that another pod does not use.
 func TestReplicaAfterVF(t *testing.T) {
-	r := newReplicated(t, func(gpu func(i, replica int) string, _ []string) []entry {
-		return []entry{gave("other", "gpu", gpu(0, 2))}
+	r := newReplicated(t, func(gpu func(i, replica int) string, _ []string) []published.Entry {
+		return []published.Entry{gave("other", "gpu", gpu(0, 2))}
 	}, pod("other", corev1.PodRunning, "nvidia.com/gpu"),
 		pod("asker", corev1.PodPending, "nvidia.com/gpu", "nvidia.com/vf"))
 	vf := take(t, r.vfs, r.near)
