@@ -93,9 +93,17 @@ func (p preferring) Alone(q *api.PreferRequest, cause error) []string {
 // start runs a server until the test ends or stop is called; stop returns what Run returned.
 func start(t *testing.T, dir string, r deviceplugin.Resource) (stop func() error) {
 	t.Helper()
-	server, err := deviceplugin.New(deviceplugin.Options{
+	_, stop = startWith(t, deviceplugin.Options{
 		KubeletDir: dir, Registration: deviceplugin.Auto, Preferred: true, Log: logger(t),
 	}, r)
+	return stop
+}
+
+func startWith(
+	t *testing.T, options deviceplugin.Options, r deviceplugin.Resource,
+) (server *deviceplugin.Server, stop func() error) {
+	t.Helper()
+	server, err := deviceplugin.New(options, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +123,7 @@ func start(t *testing.T, dir string, r deviceplugin.Resource) (stop func() error
 			}
 		}
 	})
-	return stop
+	return server, stop
 }
 
 func logger(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }

@@ -142,15 +142,9 @@ func TestObserver(t *testing.T) {
 		}
 		return slices.Clone(available[:size])
 	}
-	server, err := deviceplugin.New(deviceplugin.Options{
+	server, end := startWith(t, deviceplugin.Options{
 		KubeletDir: dir, Registration: deviceplugin.Auto, Preferred: true, Observer: seen, Log: logger(t),
 	}, preferring{f})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	seen.expect(t, "offered", "registered")
 	plugin.EndStream()
@@ -176,8 +170,7 @@ func TestObserver(t *testing.T) {
 	if err := server.Alive(t.Context()); err != nil {
 		t.Error(err)
 	}
-	cancel()
-	if err := kubelettest.Await(t, ended); err != nil {
+	if err := end(); err != nil {
 		t.Error(err)
 	}
 	seen.expect(t, "unregistered")
