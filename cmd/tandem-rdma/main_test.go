@@ -149,19 +149,22 @@ func TestDaemon(t *testing.T) {
 	n.write(t, "config.json", `{"resourceList": [
 		{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}},
 		{"resourceName": "nothing", "selectors": {"vendors": ["ffff"]}}]}`)
+	n.write(t, "cdi/other.yaml", "")
+	n.write(t, "cdi/sriov-dp-nvidia.com-net-pci-rdma.yaml", "") // from when the daemon used CDI
 	kubelet, cmd, stderr := n.start(t)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	if list := kubelettest.Await(t, plugin.Lists); len(list) != 8 {
 		t.Errorf("%d devices; want 8", len(list))
 	}
-	answer, err := plugin.Client.Allocate(t.Context(), &v1beta1.AllocateRequest{
-		ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: []string{"0000:0c:00.1"}}},
-	})
+	answer, err := plugin.Allocate(t.Context(), "0000:0c:00.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := answer.GetContainerResponses()[0].GetEnvs()["PCIDEVICE_NVIDIA_COM_RDMA"]; got != "0000:0c:00.1" {
-		t.Errorf("variable is %q", got)
+	if got := answer.GetEnvs()["PCIDEVICE_NVIDIA_COM_RDMA"]; got != "0000:0c:00.1" || len(answer.GetDevices()) != 4 {
+		t.Errorf("answer %v", answer)
+	}
+	if specs := n.files(t, "cdi"); !slices.Equal(specs, []string{"other.yaml"}) {
+		t.Errorf("without CDI the specs are %v", specs)
 	}
 	end(t, cmd)
 	for _, line := range []string{
