@@ -92,21 +92,25 @@ func read(t *testing.T, sys fs.FS, all map[string]facts) map[string]facts {
 	return said
 }
 
-// trees are all recorded machines, as they were recorded or with VFs, the same in switchdev mode with some
-// VFs bound to vfio-pci, and trees with what no machine has.
+// trees are all recorded machines, as they were recorded, with VFs, and with VFs in switchdev mode of which some
+// are bound to vfio-pci, and trees with what no machine has. With -short a machine has one of the three ways.
 func trees(t *testing.T) map[string]fs.FS {
 	t.Helper()
 	all := map[string]fs.FS{"made": made().FS(), "example": functions.Example().FS()}
-	for _, name := range machines.Names() {
-		for _, vfs := range []int{0, 12} {
+	for i, name := range machines.Names() {
+		for way, vfs := range []int{0, 12, 12} {
+			if testing.Short() && way != i%3 {
+				continue
+			}
 			machine, err := machines.Load(name, vfs)
 			if err != nil {
 				t.Fatal(err)
 			}
-			all[fmt.Sprintf("%s, %d VFs", name, vfs)] = machine.FS()
-			if vfs == 12 {
-				all[name+", switchdev"] = switchdev(t, machine)
+			sys := machine.FS()
+			if way == 2 {
+				sys = switchdev(t, machine)
 			}
+			all[fmt.Sprint(name, ", ", []string{"recorded", "VFs", "switchdev"}[way])] = sys
 		}
 	}
 	return all
@@ -202,7 +206,8 @@ func TestOnSys(t *testing.T) {
 // inNamespace runs the test again as root of a user namespace with mounts of its own.
 func inNamespace(t *testing.T) {
 	t.Helper()
-	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v",
+		fmt.Sprint("-test.short=", testing.Short()))
 	again.Env = append(os.Environ(), onSys+"=1")
 	again.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
