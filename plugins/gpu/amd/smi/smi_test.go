@@ -59,6 +59,7 @@ func notes(t *testing.T, backend *amd.Backend, library amd.Library) []string {
 
 // TestAgreesWithSysfs: the library and sysfs say the same of every recorded machine.
 func TestAgreesWithSysfs(t *testing.T) {
+	library, path := open(t, "")
 	for _, name := range []string{
 		"oci-mi300x-derived", "amd-mi250-16gcd-8nic", "amd-mi300x-cpx-kfd", "amd-mi300x-smc-thor2",
 	} {
@@ -68,7 +69,7 @@ func TestAgreesWithSysfs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			library, _ := open(t, description)
+			amdsmi.Say(t, path, description)
 			if got := notes(t, backend, library); len(got) > 0 {
 				t.Errorf("notes %q", got)
 			}
