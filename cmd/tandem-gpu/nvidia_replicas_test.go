@@ -33,7 +33,8 @@ type replicated struct {
 
 // newReplicated starts both daemons on a node with these holders of devices, and pods that the kubelet lists.
 func newReplicated(
-	t *testing.T, held func(gpu func(i, replica int) string, near []string) []published.Entry, pods ...corev1.Pod,
+	t *testing.T, held func(gpu func(i, replica int) string, near []string) []published.Entry,
+	pods ...corev1.Pod,
 ) *replicated {
 	t.Helper()
 	r := &replicated{node: nvidiaNode(t, "nv-h100-oci", func(m *nvml.Machine) { m.GPUs = m.GPUs[:2] })}
@@ -101,9 +102,9 @@ func gave(pod, resource, id string) published.Entry {
 	return published.Give(pod, "main", "nvidia.com/"+resource, id)
 }
 
-// TestReplicaOfEndedPod: a replica that the kubelet offers is no longer held, also if the checkpoint has it, so
-// that the other devices of the pod that had it are free too: the GPU next to the free VF is chosen. Both GPUs
-// are used equally.
+// TestReplicaOfEndedPod: a replica that the kubelet offers is no longer held, also if the checkpoint has it,
+// so that the other devices of the pod that had it are free too: the GPU next to the free VF is chosen. Both
+// GPUs are used equally.
 func TestReplicaOfEndedPod(t *testing.T) {
 	r := newReplicated(t, func(gpu func(i, replica int) string, near []string) []published.Entry {
 		return []published.Entry{
@@ -117,8 +118,8 @@ func TestReplicaOfEndedPod(t *testing.T) {
 	}
 }
 
-// TestReplicaAfterVF: if the kubelet asks for the VF first, the replica is on its switch, although the policy for
-// replicas permits only the GPU that another pod does not use.
+// TestReplicaAfterVF: if the kubelet asks for the VF first, the replica is on its switch, although the policy
+// for replicas permits only the GPU that another pod does not use.
 func TestReplicaAfterVF(t *testing.T) {
 	r := newReplicated(t, func(gpu func(i, replica int) string, _ []string) []published.Entry {
 		return []published.Entry{gave("other", "gpu", gpu(0, 2))}

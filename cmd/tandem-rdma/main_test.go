@@ -160,7 +160,8 @@ func TestDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := answer.GetEnvs()["PCIDEVICE_NVIDIA_COM_RDMA"]; got != "0000:0c:00.1" || len(answer.GetDevices()) != 4 {
+	if got := answer.GetEnvs()["PCIDEVICE_NVIDIA_COM_RDMA"]; got != "0000:0c:00.1" ||
+		len(answer.GetDevices()) != 4 {
 		t.Errorf("answer %v", answer)
 	}
 	if specs := n.files(t, "cdi"); !slices.Equal(specs, []string{"other.yaml"}) {
@@ -215,7 +216,6 @@ func TestWithoutInotify(t *testing.T) {
 // stock plugin's is 0 for an unreadable configuration, so that its pod looks completed.
 func TestDaemonCannotStart(t *testing.T) {
 	t.Attr("parity", "sriov/config-json")
-	t.Attr("parity", "sriov/resource-name")
 	n := nodeOf(t, functions.New().FS())
 	golden.Script{
 		Run: func(args []string) (code int, stdout, stderr string) {

@@ -25,7 +25,7 @@ const (
 	nodeSysfs    = "TANDEM_RDMA_TEST_SYSFS"
 )
 
-// TestUplinkIsNotOffered: the ports of a bond below the VLAN of the kernel's default route are the node's own.
+// TestUplinkIsNotOffered: the ports of a bond below the VLAN of the default route are the node's own.
 func TestUplinkIsNotOffered(t *testing.T) {
 	needNamespaces(t)
 	s := functions.New()

@@ -173,8 +173,8 @@ func leave(t *testing.T, path string) {
 	}
 }
 
-// checkOffer checks what the kubelet gets of a plugin with preferences and the devices a and b, whose socket is in
-// a folder, and that nothing is left of it at its end.
+// checkOffer checks what the kubelet gets of a plugin with preferences and the devices a and b, whose socket
+// is in a folder, and that nothing is left of it at its end.
 func checkOffer(t *testing.T, plugin *kubelettest.Plugin, folder string, stop func() error) {
 	t.Helper()
 	if r := plugin.Request; r.GetVersion() != v1beta1.Version || r.GetResourceName() != resource {

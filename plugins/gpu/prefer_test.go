@@ -214,8 +214,8 @@ func TestPreferUnknown(t *testing.T) {
 	}
 }
 
-// TestPreferSpeed asks what takes the stock plugins seconds, or is beyond them. One of many answers has to be in
-// time, so that what else the computer does stays out of it.
+// TestPreferSpeed asks what takes the stock plugins seconds, or is beyond them. One of many answers has to be
+// in time, so that what else the computer does stays out of it.
 func TestPreferSpeed(t *testing.T) {
 	const limit = 10 * time.Millisecond * slower
 	t.Attr("parity", "nvidia/preferred-16gpu")

@@ -296,7 +296,7 @@ func TestSeveralPorts(t *testing.T) {
 	}
 }
 
-// TestSeveralInfiniBandPorts: an InfiniBand port without a link is no failure of a function with another port.
+// TestSeveralInfiniBandPorts: a function with a link on one of two InfiniBand ports has not failed.
 func TestSeveralInfiniBandPorts(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pf)

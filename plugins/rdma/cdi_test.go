@@ -214,7 +214,7 @@ func TestCDISpecIsKept(t *testing.T) {
 	})
 }
 
-// keepFiles runs the part of a plugin that keeps its files until the end of the test, in a bubble of synctest.
+// keepFiles runs the part of a plugin that keeps its files until the end of a test in a bubble.
 func keepFiles(t *testing.T, p *Plugin) {
 	t.Helper()
 	runs(t, func(ctx context.Context) error { return p.Watch(ctx, func([]deviceplugin.Device) {}) })
@@ -235,8 +235,8 @@ func TestCDISpecHasUnhealthyVF(t *testing.T) {
 	}
 }
 
-// What is removed at the start are the specs of pools that are no more: those that there are may be in use, and
-// without CDI none is.
+// What is removed at the start are the specs of pools that are no more: those that there are may be in use,
+// and without CDI none is.
 func TestCDISpecsOfOtherPools(t *testing.T) {
 	p, folder := withCDI(t, rdmaVF(), nil, "intel.com", resources(rdmaPool), false)
 	for _, name := range []string{"sriov-dp-old.yaml", "other.yaml"} {

@@ -287,8 +287,8 @@ func TestNamesOfEventsFit(t *testing.T) {
 	}
 }
 
-// An event on an unsound device that the API server does not take is counted, and sent again: the fault of a NIC
-// can be the reason for that.
+// An event on an unsound device that the API server does not take is counted, and sent again: the fault of a
+// NIC can be the reason for that.
 func TestUnsoundDeviceIsToldLater(t *testing.T) {
 	s, c, outcomes := openSender(t, http.StatusForbidden)
 	close(c.hold)

@@ -47,8 +47,8 @@ func TestNodeNeedsNetdev(t *testing.T) {
 	}
 }
 
-// TestVirtioPF: the VFs of a DPU bound to virtio-pci are found by the netdev of their PF, whichever folder below
-// the function has it, and by the address of the PF.
+// TestVirtioPF: the VFs of a DPU bound to virtio-pci are found by the netdev of their PF, whichever folder
+// below the function has it, and by the address of the PF.
 func TestVirtioPF(t *testing.T) {
 	for _, c := range []struct{ folder, selector string }{
 		{"", `"pfNames": ["uplink0#1-3"]`},

@@ -92,8 +92,9 @@ func read(t *testing.T, sys fs.FS, all map[string]facts) map[string]facts {
 	return said
 }
 
-// trees are all recorded machines, as they were recorded, with VFs, and with VFs in switchdev mode of which some
-// are bound to vfio-pci, and trees with what no machine has. With -short a machine has one of the three ways.
+// trees are all recorded machines, as they were recorded, with VFs, and with VFs in switchdev mode of which
+// some are bound to vfio-pci, and trees with what no machine has. With -short a machine has one of the three
+// ways.
 func trees(t *testing.T) map[string]fs.FS {
 	t.Helper()
 	all := map[string]fs.FS{"made": made().FS(), "example": functions.Example().FS()}
