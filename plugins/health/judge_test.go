@@ -50,8 +50,11 @@ func TestValuesFurtherApartThanTheWindow(t *testing.T) {
 		limit := rule{Counter: "link_downed", Above: above, Window: time.Minute, State: Failed}
 		j := newJudge(&Config{Rules: []rule{limit}, Quiet: time.Minute}, false)
 		now := time.Now()
-		j.addSample(counted("link_downed", 0), now)
-		if got := j.addSample(counted("link_downed", 100), now.Add(2*time.Minute)); got.State != want {
+		j.addSample(counted("link_downed", 7), now)
+		if got := j.addSample(counted("link_downed", 7), now.Add(2*time.Minute)); got.State != Good {
+			t.Errorf("above %d: %v without an increase", above, got.State)
+		}
+		if got := j.addSample(counted("link_downed", 107), now.Add(4*time.Minute)); got.State != want {
 			t.Errorf("above %d: %v, want %v", above, got.State, want)
 		}
 	}
