@@ -36,7 +36,6 @@ type cluster struct {
 
 	mu      sync.Mutex
 	off     map[string]bool // feature gates
-	away    bool            // nobody answers
 	written int             // slices created or updated
 	names   int
 	status  []string // of claims, as they were patched
@@ -54,14 +53,6 @@ func newCluster(t testing.TB, server string, gatesOff ...string) *cluster {
 		t.Fatal("another discovery")
 	}
 	discovery.FakedServerVersion = &version.Info{GitVersion: server}
-	c.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.away {
-			return true, nil, errors.NewServiceUnavailable("the API server is away")
-		}
-		return false, nil, nil
-	})
 	c.PrependReactor("create", "resourceslices", c.create)
 	c.PrependReactor("update", "resourceslices", c.update)
 	c.PrependReactor("patch", "resourceclaims", c.patch)
@@ -73,9 +64,6 @@ func (c *cluster) create(action clienttesting.Action) (bool, runtime.Object, err
 	slice := create.GetObject().(*resourceapi.ResourceSlice)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.away {
-		return false, nil, nil
-	}
 	c.drop(slice)
 	if len(create.CreateOptions.DryRun) > 0 {
 		return true, slice, nil
@@ -89,10 +77,8 @@ func (c *cluster) create(action clienttesting.Action) (bool, runtime.Object, err
 func (c *cluster) update(action clienttesting.Action) (bool, runtime.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.away {
-		c.written++
-		c.drop(action.(clienttesting.UpdateAction).GetObject().(*resourceapi.ResourceSlice))
-	}
+	c.written++
+	c.drop(action.(clienttesting.UpdateAction).GetObject().(*resourceapi.ResourceSlice))
 	return false, nil, nil
 }
 
@@ -101,9 +87,6 @@ func (c *cluster) patch(action clienttesting.Action) (bool, runtime.Object, erro
 	patch := action.(clienttesting.PatchAction)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.away {
-		return false, nil, nil
-	}
 	if patch.GetPatchType() != types.ApplyPatchType || patch.GetSubresource() != "status" {
 		c.t.Errorf("patch of %s by %s", patch.GetSubresource(), patch.GetPatchType())
 	}
@@ -180,9 +163,21 @@ func ofType(t pool.Type) func(map[string]resourceapi.Device) int {
 // allocate adds a claim that was allocated devices, all for one request, and reserved for a pod, and the pod.
 func (c *cluster) allocate(name, pod string, devices ...string) *resourceapi.ResourceClaim {
 	c.t.Helper()
-	claim := newClaim(name, "pair", devices...)
-	claim.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{
-		{Resource: "pods", Name: pod, UID: "pod-uid"},
+	claim := &resourceapi.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID("uid-" + name)},
+		Spec: resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{{
+			Name: "devices", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "pair." + pool.Driver},
+		}}}},
+		Status: resourceapi.ResourceClaimStatus{
+			Allocation:  &resourceapi.AllocationResult{},
+			ReservedFor: []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: pod, UID: "pod-uid"}},
+		},
+	}
+	for _, device := range devices {
+		claim.Status.Allocation.Devices.Results = append(claim.Status.Allocation.Devices.Results,
+			resourceapi.DeviceRequestAllocationResult{
+				Request: "devices", Driver: pool.Driver, Pool: nodeName, Device: device,
+			})
 	}
 	owner := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: pod, UID: "pod-uid"}}
 	if err := c.Tracker().Add(owner); err != nil && !errors.IsAlreadyExists(err) {

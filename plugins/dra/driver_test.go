@@ -5,7 +5,6 @@ package dra_test
 import (
 	"encoding/json"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +30,7 @@ func complete(devices map[string]resourceapi.Device, counters int) bool {
 // TestGates: what is published follows what the API server can do, and nothing is ever published with fields
 // that it drops where a dry run tells that before.
 func TestGates(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		server string
 		off    []string
@@ -44,21 +44,22 @@ func TestGates(t *testing.T) {
 		{"v1.34.2+k3s1", []string{"DRADeviceTaints"}, []string{"DRADeviceTaints"}},
 	} {
 		t.Run(test.server+" "+strings.Join(test.off, " "), func(t *testing.T) {
+			t.Parallel()
 			c, n := newCluster(t, test.server, test.off...), newNode(t, machine, 8)
-			config, gpus := n.config(c, "")
+			config, gpus := n.config(c)
 			gpus.fallIll("0000:2f:00.0")
 			if err := gpusAnew(&config, gpus); err != nil {
 				t.Fatal(err)
 			}
 			config.NoGPUs = "a reason for absent GPUs"
 			n.start(config)
-			plain := contains(test.off, "DRAPartitionableDevices")
+			plain := slices.Contains(test.off, "DRAPartitionableDevices")
 			devices := c.awaitPublished(func(devices map[string]resourceapi.Device, counters int) bool {
 				return len(devices) > 0 && (counters == 0) == plain
 			})
 			ill := map[bool]string{false: "gpu-2f-00-0", true: "gpu-vf-2f-00-0"}[plain]
 			_, has := devices[ill]
-			if left := contains(test.off, "DRADeviceTaints"); has == left {
+			if left := slices.Contains(test.off, "DRADeviceTaints"); has == left {
 				t.Errorf("a GPU that is ill is published: %v", has)
 			} else if !left && len(devices[ill].Taints) != 1 {
 				t.Errorf("taints %v", devices[ill].Taints)
@@ -67,7 +68,7 @@ func TestGates(t *testing.T) {
 			if answer.GetMode() != string(coordination.DRA) || len(answer.GetNotes()) < len(test.notes) {
 				t.Errorf("mode %s, notes %q", answer.GetMode(), answer.GetNotes())
 			}
-			if !contains(answer.GetNotes(), config.NoGPUs) {
+			if !slices.Contains(answer.GetNotes(), config.NoGPUs) {
 				t.Errorf("notes %q lack the absent GPUs", answer.GetNotes())
 			}
 			for _, gate := range test.notes {
@@ -75,7 +76,7 @@ func TestGates(t *testing.T) {
 					t.Errorf("notes %q lack %s", answer.GetNotes(), gate)
 				}
 			}
-			k := n.register("")
+			k := n.register()
 			for name, device := range map[string]string{"a": "pair-11-00-0", "b": "gpu-vf-46-00-0"} {
 				claim := c.allocate(name, "train-"+name, device)
 				if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
@@ -92,10 +93,11 @@ func TestGates(t *testing.T) {
 
 // TestHealth: what falls ill is tainted, and told in the stream; what is well again is neither.
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	c, n := newCluster(t, "v1.36.3"), newNode(t, machine, 8)
-	config, gpus := n.config(c, "")
+	config, gpus := n.config(c)
 	n.start(config)
-	k := n.register("")
+	k := n.register()
 	c.awaitPublished(complete)
 	stream, err := healthpb.NewDRAResourceHealthClient(k.ClientConn).NodeWatchResources(t.Context(),
 		&healthpb.NodeWatchResourcesRequest{})
@@ -131,10 +133,11 @@ func TestHealth(t *testing.T) {
 
 // TestNothingNew: what is the same is not written again.
 func TestNothingNew(t *testing.T) {
+	t.Parallel()
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	config, gpus := n.config(c, "")
+	config, gpus := n.config(c)
 	n.start(config)
-	k := n.register("")
+	k := n.register()
 	c.awaitPublished(complete)
 	written := 0
 	c.change(func() { written = c.written })
@@ -155,46 +158,6 @@ func TestNothingNew(t *testing.T) {
 	})
 }
 
-// TestLateDevices: a claim whose devices come late after a boot has its files as soon as they are there, and
-// until then the kubelet is told that it is not prepared.
-func TestLateDevices(t *testing.T) {
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	config, _ := n.config(c, "")
-	stop := n.start(config)
-	claim := c.allocate("a", "train-0", "pair-11-00-0")
-	if _, wrong := n.register("").prepare(t.Context(), claim); wrong != "" {
-		t.Fatal(wrong)
-	}
-	stop()
-	for _, name := range n.specs() {
-		if err := os.Remove(n.path("cdi/" + name + ".json")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config, gpus := n.config(c, "")
-	gpus.hide("0000:11:00.0")
-	if err := gpusAnew(&config, gpus); err != nil {
-		t.Fatal(err)
-	}
-	n.start(config)
-	k := n.register("")
-	if _, wrong := k.prepare(t.Context(), claim); !strings.Contains(wrong, "GPU 0000:11:00.0, which is gone") {
-		t.Errorf("the kubelet is told %q", wrong)
-	}
-	if notes := strings.Join(n.status(t).GetNotes(), "\n"); !strings.Contains(notes, "claim team/a") {
-		t.Errorf("notes %q", notes)
-	}
-	gpus.hide("")
-	gpus.fallIll() // it looks again
-	await(t, "the CDI spec has devices", func() bool { return !strings.Contains(n.spec(claim), `"devices": null`) })
-	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
-		t.Error(wrong)
-	}
-	await(t, "it is said no more", func() bool {
-		return !strings.Contains(strings.Join(n.status(t).GetNotes(), "\n"), "claim team/a")
-	})
-}
-
 // partly shows some GPUs, and cannot read the others.
 type partly struct{ *shown }
 
@@ -204,14 +167,16 @@ func (p partly) Discover() (gpu.Inventory, error) {
 	return found, err
 }
 
-// TestUnreadGPUs: a GPU that a starting driver cannot read is not gone: the claim stays prepared, with the
-// CDI spec. It is gone once all GPUs are read without it.
-func TestUnreadGPUs(t *testing.T) {
+// TestLostGPU: a GPU that a starting driver cannot read is not gone: the claim stays prepared, with its CDI
+// spec. Once all GPUs are read without it, as after a boot, the kubelet is told that the claim is not
+// prepared, the spec has no devices, and the status says so, until the GPU is there again.
+func TestLostGPU(t *testing.T) {
+	t.Parallel()
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	config, gpus := n.config(c, "")
+	config, gpus := n.config(c)
 	stop := n.start(config)
 	claim := c.allocate("a", "train-0", "pair-11-00-0")
-	if _, wrong := n.register("").prepare(t.Context(), claim); wrong != "" {
+	if _, wrong := n.register().prepare(t.Context(), claim); wrong != "" {
 		t.Fatal(wrong)
 	}
 	stop()
@@ -220,12 +185,12 @@ func TestUnreadGPUs(t *testing.T) {
 		"no vendor's driver is there": func(config *dra.Config) error { config.GPUs = nil; return nil },
 		"a GPU cannot be read":        func(config *dra.Config) error { return gpusAnew(config, partly{gpus}) },
 	} {
-		config, _ := n.config(c, "")
+		config, _ := n.config(c)
 		if err := find(&config); err != nil {
 			t.Fatal(err)
 		}
 		stop := n.start(config)
-		if names, wrong := n.register("").prepare(t.Context(), claim); wrong != "" || len(names) != 1 {
+		if names, wrong := n.register().prepare(t.Context(), claim); wrong != "" || len(names) != 1 {
 			t.Errorf("%s: the kubelet is told %v, %q", name, names, wrong)
 		}
 		if len(n.specs()) != 1 {
@@ -233,18 +198,28 @@ func TestUnreadGPUs(t *testing.T) {
 		}
 		stop()
 	}
-	config, _ = n.config(c, "")
+	config, _ = n.config(c)
 	if err := gpusAnew(&config, gpus); err != nil {
 		t.Fatal(err)
 	}
 	n.start(config)
-	names, wrong := n.register("").prepare(t.Context(), claim)
-	if !strings.Contains(wrong, "gone") || len(names) > 0 {
+	k := n.register()
+	names, wrong := k.prepare(t.Context(), claim)
+	if !strings.Contains(wrong, "GPU 0000:11:00.0, which is gone") || len(names) > 0 {
 		t.Errorf("the kubelet is told %v, %q", names, wrong)
 	}
-	if spec := n.spec(claim); !strings.Contains(spec, `"devices": null`) {
-		t.Errorf("CDI spec %s", spec)
+	hasDevices := func() bool { return !strings.Contains(n.spec(claim), `"devices": null`) }
+	noted := func() bool { return strings.Contains(strings.Join(n.status(t).GetNotes(), "\n"), "claim team/a") }
+	if hasDevices() || !noted() {
+		t.Errorf("noted: %t, CDI spec %s", noted(), n.spec(claim))
 	}
+	gpus.hide("")
+	gpus.fallIll() // it looks again
+	await(t, "the CDI spec has devices", hasDevices)
+	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
+		t.Error(wrong)
+	}
+	await(t, "it is said no more", func() bool { return !noted() })
 }
 
 // TestAdminAccess: a claim with admin access to every device of the driver, such as that of a monitoring pod,
@@ -253,16 +228,21 @@ func TestUnreadGPUs(t *testing.T) {
 func TestAdminAccess(t *testing.T) {
 	t.Parallel()
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 1)
-	config, _ := n.config(c, "")
+	config, _ := n.config(c)
 	n.start(config)
-	k := n.register("")
+	k := n.register()
 	published := c.awaitPublished(func(devices map[string]resourceapi.Device, _ int) bool {
 		return len(devices) == 24 // GPUs, VFs and pairs
 	})
-	train := newClaim("train", "gpu", "gpu-11-00-0")
-	watch := newAdminClaim("watch", slices.Collect(maps.Keys(published))...)
-	c.reserve("train-0", train)
-	c.reserve("watch-0", watch)
+	train := c.allocate("train", "train-0", "gpu-11-00-0")
+	watch := c.allocate("watch", "watch-0", slices.Collect(maps.Keys(published))...)
+	for i := range watch.Status.Allocation.Devices.Results {
+		watch.Status.Allocation.Devices.Results[i].AdminAccess = new(true)
+	}
+	if err := c.Tracker().Update(resourceapi.SchemeGroupVersion.WithResource("resourceclaims"), watch,
+		"team"); err != nil {
+		t.Fatal(err)
+	}
 	for _, claim := range []*resourceapi.ResourceClaim{train, watch} {
 		if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
 			t.Fatal(claim.Name, wrong)

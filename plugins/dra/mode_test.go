@@ -20,62 +20,41 @@ import (
 	"github.com/tandem-k8s/tandem/test/podsapi"
 )
 
-// TestOneMode: the driver does not start where device plugins run, nor they where it does.
+// TestOneMode: the driver does not start where device plugins run, nor they where it does. There a driver that
+// drains takes claims back, and prepares none.
 func TestOneMode(t *testing.T) {
+	t.Parallel()
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, _ := n.config(c)
+	stop := n.start(config)
+	claim := c.allocate("a", "train-0", "pair-11-00-0")
+	if _, wrong := n.register().prepare(t.Context(), claim); wrong != "" {
+		t.Fatal(wrong)
+	}
+	notHere := (*coordination.ModeError)(nil)
+	_, err := coordination.Enter(t.Context(), coordination.DevicePlugin, n.run(), n.kubelet)
+	if !errors.As(err, &notHere) {
+		t.Errorf("device plugins beside it: %v", err)
+	}
+	stop()
 	leave, err := coordination.Enter(t.Context(), coordination.DevicePlugin, n.run(), n.kubelet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, _ := n.config(c, "")
+	defer leave()
 	driver, err := dra.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	notHere := (*coordination.ModeError)(nil)
 	if err := driver.Run(t.Context()); !errors.As(err, &notHere) || notHere.Mode != coordination.DevicePlugin {
 		t.Errorf("beside device plugins: %v", err)
 	}
 	if found, _ := filepath.Glob(filepath.Join(n.kubelet, "plugins_registry", "*")); len(found) > 0 {
 		t.Errorf("it registered: %v", found)
 	}
-	leave()
-	stop := n.start(config)
-	n.register("")
-	_, err = coordination.Enter(t.Context(), coordination.DevicePlugin, n.run(), n.kubelet)
-	if !errors.As(err, &notHere) {
-		t.Errorf("device plugins beside it: %v", err)
-	}
-	stop()
-	if leave, err = coordination.Enter(t.Context(), coordination.DevicePlugin, n.run(), n.kubelet); err != nil {
-		t.Fatal(err)
-	}
-	leave()
-}
-
-// TestDrain: on a node that has gone back to device plugins the driver takes claims back and publishes
-// nothing.
-func TestDrain(t *testing.T) {
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	config, _ := n.config(c, "")
-	stop := n.start(config)
-	claim := c.allocate("a", "train-0", "pair-11-00-0")
-	if _, wrong := n.register("").prepare(t.Context(), claim); wrong != "" {
-		t.Fatal(wrong)
-	}
-	stop()
-	holders, err := coordination.ReadClaimHolders(dra.PluginDir(n.kubelet), "")
-	if err != nil || holders["0000:11:00.0"] != "claim team/a" || len(holders) != 2 {
-		t.Errorf("held %v, %v", holders, err)
-	}
-	leave, err := coordination.Enter(t.Context(), coordination.DevicePlugin, n.run(), n.kubelet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer leave()
 	config.Drain = true
 	n.start(config)
-	k := n.register("")
+	k := n.register()
 	if _, wrong := k.prepare(t.Context(), c.allocate("b", "train-1", "pair-2f-00-0")); !strings.Contains(wrong,
 		"mode of device plugins") {
 		t.Errorf("prepare: %q", wrong)
@@ -83,7 +62,7 @@ func TestDrain(t *testing.T) {
 	if wrong := k.unprepare(t.Context(), claim); wrong != "" {
 		t.Error(wrong)
 	}
-	holders, err = coordination.ReadClaimHolders(dra.PluginDir(n.kubelet), "")
+	holders, err := coordination.ReadClaimHolders(dra.PluginDir(n.kubelet), "")
 	if err != nil || len(holders) > 0 {
 		t.Errorf("held %v, %v", holders, err)
 	}
@@ -102,6 +81,7 @@ func (n *node) write(name, content string) {
 // TestHeldByDevicePlugins: what a living pod has from a device plugin is tainted, and not given away; what a
 // pod had that has ended is free.
 func TestHeldByDevicePlugins(t *testing.T) {
+	t.Parallel()
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
 	n.write(kubelet.CheckpointPath(n.kubelet), `{"Data":{"PodDeviceEntries":[`+
 		`{"PodUID":"old","ContainerName":"worker","ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:11:00.0"]}},`+
@@ -115,9 +95,9 @@ func TestHeldByDevicePlugins(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	config, _ := n.config(c, "")
+	config, _ := n.config(c)
 	n.start(config)
-	k := n.register("")
+	k := n.register()
 	devices := c.awaitPublished(complete)
 	for name, want := range map[string]bool{
 		"gpu-11-00-0": true, "pair-11-00-0": true, "gpu-2f-00-0": false, "pair-2f-00-0": false,

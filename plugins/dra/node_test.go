@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
@@ -21,6 +22,8 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/plugins/dra"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
@@ -110,9 +113,9 @@ func (s *shown) fallIll(ids ...string) {
 }
 
 // config is that of a driver of the node, and its GPUs.
-func (n *node) config(c *cluster, podUID string) (dra.Config, *shown) {
+func (n *node) config(c *cluster) (dra.Config, *shown) {
 	n.t.Helper()
-	log := slog.New(slog.NewTextHandler(n.t.Output(), nil)).With("pod", podUID)
+	log := slog.New(slog.NewTextHandler(n.t.Output(), nil))
 	backend, err := amd.New(n.sys, amd.Single)
 	if err != nil {
 		n.t.Fatal(err)
@@ -129,7 +132,7 @@ func (n *node) config(c *cluster, podUID string) (dra.Config, *shown) {
 		n.t.Fatal(err)
 	}
 	return dra.Config{
-		NodeName: nodeName, PodUID: podUID, KubeletDir: n.kubelet, RunDir: n.run(), CDIDir: n.path("cdi"),
+		NodeName: nodeName, KubeletDir: n.kubelet, RunDir: n.run(), CDIDir: n.path("cdi"),
 		Client: c, GPUs: gpus, VFs: vfs,
 		Tree:     func() (*topology.Tree, error) { return topology.Read(n.sys) },
 		Host:     rdma.Host{Sys: n.sys, Dev: fstest.MapFS{}, DevinfoDir: n.path("devinfo")},
@@ -164,12 +167,12 @@ type caller struct {
 	services []string
 }
 
-// register finds a driver in the registry, the one of a pod with that UID, and tells it that it is known.
-func (n *node) register(podUID string) *caller {
+// register finds the driver in the registry, and tells it that it is known.
+func (n *node) register() *caller {
 	n.t.Helper()
 	var socket string
 	await(n.t, "the driver is in the registry", func() bool {
-		found, err := filepath.Glob(filepath.Join(n.kubelet, "plugins_registry", "tandem.dev*"+podUID+"-reg.sock"))
+		found, err := filepath.Glob(filepath.Join(n.kubelet, "plugins_registry", "tandem.dev*-reg.sock"))
 		if err == nil && len(found) > 0 {
 			socket = found[0]
 		}
@@ -234,4 +237,50 @@ func (k *caller) unprepare(ctx context.Context, claim *resourceapi.ResourceClaim
 		return err.Error()
 	}
 	return answer.GetClaims()[string(claim.UID)].GetError()
+}
+
+// specs are the CDI specs of claims.
+func (n *node) specs() (names []string) {
+	n.t.Helper()
+	found, err := filepath.Glob(filepath.Join(n.path("cdi"), "*"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, name := range found {
+		names = append(names, strings.TrimSuffix(filepath.Base(name), ".json"))
+	}
+	return names
+}
+
+// spec returns the CDI spec of a prepared claim, "" without one.
+func (n *node) spec(claim *resourceapi.ResourceClaim) string {
+	n.t.Helper()
+	for _, name := range n.specs() {
+		if !strings.Contains(name, string(claim.UID)) {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(n.path("cdi"), name+".json"))
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		return string(content)
+	}
+	return ""
+}
+
+// gpusAnew finds the GPUs as they are now, before a driver is started.
+func gpusAnew(config *dra.Config, backend gpu.Backend) (err error) {
+	config.GPUs, err = gpu.Discover(backend, 0, slog.New(slog.DiscardHandler))
+	return err
+}
+
+// status is what the driver tells over its socket.
+func (n *node) status(t *testing.T) (answer *api.StatusResponse) {
+	t.Helper()
+	await(t, "the driver tells its status", func() bool {
+		told, err := coordination.Status(t.Context(), n.run())
+		answer = told
+		return err == nil && len(answer.GetResources()) > 0
+	})
+	return answer
 }

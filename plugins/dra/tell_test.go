@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -19,54 +18,10 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
-// text is an attribute of a device that is published.
-func text(devices map[string]resourceapi.Device, device string, name resourceapi.QualifiedName) string {
-	if value := devices[device].Attributes[name].StringValue; value != nil {
-		return *value
-	}
-	return ""
-}
-
-// farVF names a VF that is not on the switch of a GPU.
-func farVF(devices map[string]resourceapi.Device, gpu string) (token string) {
-	for name := range devices {
-		if strings.HasPrefix(name, "vf-") &&
-			text(devices, name, pool.AttributeSwitch) != text(devices, gpu, pool.AttributeSwitch) {
-			token = name
-		}
-	}
-	return token
-}
-
-// TestTokens: where a token stands for another VF, the API server has that before the kubelet has its answer,
-// and the VF's own again when the claim is taken back.
-func TestTokens(t *testing.T) {
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	config, _ := n.config(c, "")
-	n.start(config)
-	k := n.register("")
-	devices := c.awaitPublished(complete)
-	token := farVF(devices, "gpu-11-00-0")
-	own := text(devices, token, pool.AttributeMultusID)
-	reserved := text(devices, "pair-11-00-0", pool.AttributeVF)
-	claim := c.allocate("a", "train-0", "gpu-11-00-0", token)
-	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
-		t.Fatal(wrong)
-	}
-	if now, _ := c.published(); text(now, token, pool.AttributeMultusID) != reserved {
-		t.Errorf("Multus reads %s of %s, want %s", text(now, token, pool.AttributeMultusID), token, reserved)
-	}
-	if wrong := k.unprepare(t.Context(), claim); wrong != "" {
-		t.Fatal(wrong)
-	}
-	c.awaitPublished(func(now map[string]resourceapi.Device, _ int) bool {
-		return text(now, token, pool.AttributeMultusID) == own
-	})
-}
-
 // Where a pair is assigned another VF than it is published with, the API server has this VF before the
 // kubelet has its answer: Multus reads the VF there, and would take that of another claim.
 func TestMovedVFOfAPair(t *testing.T) {
+	t.Parallel()
 	c, n := newCluster(t, "v1.36.3"), newNode(t, machine, 8)
 	blocked := map[string]bool{}
 	for _, verb := range []string{"update", "list"} {
@@ -76,9 +31,9 @@ func TestMovedVFOfAPair(t *testing.T) {
 			return blocked[verb], nil, errors.NewServiceUnavailable("later")
 		})
 	}
-	config, _ := n.config(c, "")
+	config, _ := n.config(c)
 	n.start(config)
-	k := n.register("")
+	k := n.register()
 	c.awaitPublished(complete)
 	vf, pair := c.allocate("vf", "storage-0", "vf-0c-00-1"), c.allocate("pair", "train-0", "pair-11-00-0")
 	c.change(func() { blocked["update"] = true })
@@ -90,7 +45,7 @@ func TestMovedVFOfAPair(t *testing.T) {
 	cancel()
 	now, _ := c.published()
 	holders, err := coordination.ReadClaimHolders(dra.PluginDir(n.kubelet), "")
-	shown := holders[text(now, "pair-11-00-0", pool.AttributeMultusID)]
+	shown := holders[*now["pair-11-00-0"].Attributes[pool.AttributeMultusID].StringValue]
 	if err != nil || wrong == "" || shown != "claim team/vf" {
 		t.Errorf("the kubelet has %q, and Multus reads the VF of %s: %v", wrong, shown, err)
 	}
@@ -106,10 +61,11 @@ func TestMovedVFOfAPair(t *testing.T) {
 
 // TestTold: status and explain tell who has what, and what was refused, also after a restart.
 func TestTold(t *testing.T) {
+	t.Parallel()
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	config, _ := n.config(c, "")
+	config, _ := n.config(c)
 	stop := n.start(config)
-	k := n.register("")
+	k := n.register()
 	if got := strings.Join(k.services, " "); !strings.Contains(got, "v1.DRAPlugin") ||
 		!strings.Contains(got, "v1.DRAResourceHealth") {
 		t.Errorf("services %s", got)
@@ -164,52 +120,4 @@ func TestTold(t *testing.T) {
 	}
 	n.start(config)
 	await(t, "the next process knows the owner", owned)
-}
-
-func TestBadInput(t *testing.T) {
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	for want, change := range map[string]func(*dra.Config){
-		"--node-name":   func(config *dra.Config) { config.NodeName = "" },
-		"--kubelet-dir": func(config *dra.Config) { config.KubeletDir += "-none" },
-	} {
-		config, _ := n.config(c, "")
-		change(&config)
-		if _, err := dra.New(config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v lacks %s", err, want)
-		}
-	}
-}
-
-// TestUnsound: the receiver of unsound devices is told of a claim's device that has failed, with the claim's
-// pod, and of no other device.
-func TestUnsound(t *testing.T) {
-	t.Parallel()
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	config, gpus := n.config(c, "")
-	told := make(chan []coordination.Unsound)
-	config.Unsound = func(list []coordination.Unsound) {
-		select {
-		case told <- list:
-		case <-t.Context().Done():
-		}
-	}
-	defer n.start(config)()
-	k := n.register("")
-	c.awaitPublished(complete)
-	claim := c.allocate("train", "train-0", "pair-11-00-0")
-	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
-		t.Fatal(wrong)
-	}
-	gpus.fallIll("0000:11:00.0", "0000:2f:00.0")
-	for {
-		list := <-told
-		if len(list) == 0 {
-			continue
-		}
-		if u := list[0]; len(list) > 1 || u.Pod.Name != "train-0" || u.UID == "" || u.Name != "claim train" ||
-			u.Device != "0000:11:00.0" || u.Health != "failed" || u.Reason == "" {
-			t.Errorf("told of %+v", list)
-		}
-		return
-	}
 }

@@ -152,52 +152,43 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// A claim that somebody deleted by force is not taken back as long as a pod that it was prepared for runs.
-func TestOrphanOfARunningPod(t *testing.T) {
-	client := fake.NewClientset()
-	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	d := newClaimService(t, client, dir, log)
-	prepared(t, dir, "train")
-	claim := &resourceapi.ResourceClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-train"},
-		Status: resourceapi.ResourceClaimStatus{ReservedFor: []resourceapi.ResourceClaimConsumerReference{
-			{Resource: "pods", Name: "train-0", UID: "uid-pod"},
-		}},
+// A claim that somebody deleted by force is not taken back as long as a pod that it was prepared for runs, nor
+// as long as a later pod runs, of which the kubelet does not tell the driver, unless that pod has another claim
+// of the same name.
+func TestOrphanInUse(t *testing.T) {
+	const name = "train"
+	podOf := func(pod string, uid types.UID) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: pod, UID: uid}}
 	}
-	d.owners.learnPods(claim)
-	pod, left := collecting(t, client, d)
-	pods := client.CoreV1().Pods("team")
-	left("the pod runs", 1)
-	if err := pods.Delete(t.Context(), "train-0", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	pod.UID = "of the next one"
-	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	left("another pod has its name", 0)
-}
-
-// A claim that somebody deleted by force is not taken back as long as a later pod runs, of which the kubelet
-// does not tell the driver, unless that pod has another claim of the same name.
-func TestOrphanOfALaterPod(t *testing.T) {
-	client := fake.NewClientset()
-	dir, name := t.TempDir(), "train"
-	d := newClaimService(t, client, dir, slog.New(slog.DiscardHandler))
-	prepared(t, dir, name)
-	_, left := collecting(t, client, d)
-	later := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-1", UID: "uid-train-1"}}
-	later.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "shared", ResourceClaimName: &name}}
-	if err := client.Tracker().Add(later); err != nil {
-		t.Fatal(err)
-	}
-	left("a later pod runs", 1)
+	later := podOf("train-1", "uid-train-1")
+	later.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "shared", ResourceClaimName: new(name)}}
 	another := reserved("train-1")
 	another.UID = "of another one"
-	if err := client.Tracker().Add(another); err != nil {
-		t.Fatal(err)
+	type objects = []runtime.Object
+	for what, c := range map[string]struct {
+		known   *resourceapi.ResourceClaim // as the driver has learnt its pods
+		objects objects
+		left    int
+	}{
+		"its pod runs":                    {reserved("train-0"), objects{podOf("train-0", "uid-train-0")}, 1},
+		"another pod has its pod's name":  {reserved("train-0"), objects{podOf("train-0", "uid-next")}, 0},
+		"a later pod runs":                {reserved(), objects{later}, 1},
+		"the later pod has another claim": {reserved(), objects{later, another}, 0},
+		"the later pod uses no claim":     {reserved(), objects{podOf("train-1", "uid-train-1")}, 0},
+	} {
+		dir := t.TempDir()
+		d := newClaimService(t, fake.NewClientset(c.objects...), dir, slog.New(slog.DiscardHandler))
+		prepared(t, dir, name)
+		d.owners.learnPods(c.known)
+		gone, now := newOrphanCollector(d), time.Now()
+		for range 3 {
+			now = now.Add(orphanPatience)
+			gone.collectOrphans(t.Context(), now)
+		}
+		if list, err := d.preparer.Prepared(d.newest.Get().State.Machine); err != nil || len(list) != c.left {
+			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, c.left)
+		}
 	}
-	left("the later pod has another claim", 0)
 }
 
 // Files of claims are compared with the machine periodically, while nothing changes: here a CDI spec, and a
@@ -322,29 +313,6 @@ func TestStatusLater(t *testing.T) {
 		claim, err := client.ResourceV1().ResourceClaims("team").Get(t.Context(), "train", metav1.GetOptions{})
 		if err != nil || len(claim.Status.Devices) != step.devices {
 			t.Errorf("status %v, %v; want %d devices", claim.Status.Devices, err, step.devices)
-		}
-	}
-}
-
-// collecting returns a pod of the API server, and a function that lets the collector work three times and
-// checks the number of prepared claims.
-func collecting(
-	t *testing.T, client kubernetes.Interface, d *claimService,
-) (pod *corev1.Pod, left func(what string, want int)) {
-	t.Helper()
-	pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-0", UID: "uid-pod"}}
-	if _, err := client.CoreV1().Pods("team").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	gone, now := newOrphanCollector(d), time.Now()
-	return pod, func(what string, want int) {
-		t.Helper()
-		for range 3 {
-			now = now.Add(orphanPatience)
-			gone.collectOrphans(t.Context(), now)
-		}
-		if list, err := d.preparer.Prepared(d.newest.Get().State.Machine); err != nil || len(list) != want {
-			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, want)
 		}
 	}
 }
