@@ -12,13 +12,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/disk"
+	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -43,8 +45,13 @@ func (n *node) verified(edits specs.ContainerEdits, gpus, vfs int) {
 			n.t.Fatal(err)
 		}
 	}
+	common := false
 	for _, node := range edits.DeviceNodes {
 		write(node.Path, "")
+		common = common || node.Path == "/dev/infiniband/rdma_cm"
+	}
+	if !common {
+		n.t.Errorf("no common device node of RDMA in %v", edits.DeviceNodes)
 	}
 	visible := strings.Split(variable(edits, "NVIDIA_VISIBLE_DEVICES"), ",")
 	for minor, g := range n.state.Machine.GPUs {
@@ -111,6 +118,36 @@ func unchanged(n *node) *claimOf {
 	return claim
 }
 
+// partitioned are NVIDIA's GPUs, the first of which has four MIG devices of another resource.
+type partitioned struct{ nvidiaGPUs }
+
+func (p partitioned) Discover() (gpu.Inventory, error) {
+	found, err := p.nvidiaGPUs.Discover()
+	whole := found.Resources["nvidia.com/gpu"]
+	found.Resources["nvidia.com/gpu"] = whole[1:]
+	for i := range 4 {
+		part := whole[0]
+		part.ID, part.Part = fmt.Sprint("MIG-", i), fmt.Sprint(i)
+		found.Resources["nvidia.com/mig-1g.10gb"] = append(found.Resources["nvidia.com/mig-1g.10gb"], part)
+	}
+	return found, err
+}
+
+// MIG devices of one GPU are a bundle; of two resources in a container all are in the one variable.
+func TestMIG(t *testing.T) {
+	sys, tree := machines.Read(t, "nv-h100-oci", 4)
+	n := newNodeOf(t, disk.New(1), sys, tree, partitioned{nvidiaGPUs{tree}}, toldVFs, true)
+	claim := n.need("train", want{"bundle", pool.TypeBundle, 1}, want{"gpu", pool.TypeGPU, 1})
+	n.ready(claim)
+	n.check(claim)
+	visible := strings.Split(variable(n.edits(claim, "bundle"), "NVIDIA_VISIBLE_DEVICES"), ",")
+	slices.Sort(visible)
+	if len(visible) != 5 || !strings.HasPrefix(visible[0], "GPU-") || visible[1] != "MIG-0" ||
+		visible[4] != "MIG-3" {
+		t.Errorf("visible %v", visible)
+	}
+}
+
 // Each request has all that its containers have together, in one CDI device, and once.
 func TestOneEnvironment(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
@@ -132,28 +169,6 @@ func TestOneEnvironment(t *testing.T) {
 	if len(vfs) != 4 {
 		t.Errorf("VFs %v", vfs)
 	}
-}
-
-// A container with two claims of its pod's own finds the devices of both in each.
-func TestTwoClaims(t *testing.T) {
-	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claims := list(n.need("a", want{"x", pool.TypePair, 2}), n.need("b", want{"y", pool.TypeVF, 1}))
-	n.pods["team/pod"] = running("a b")
-	for _, claim := range claims {
-		claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", UID: "pod"}}
-	}
-	n.ready(claims...)
-	n.check(claims...)
-	a, b := n.edits(claims[0], "x"), n.edits(claims[1], "y")
-	if !slices.Equal(a.Env, b.Env) || !strings.Contains(strings.Join(a.Env, " "), ",") {
-		t.Errorf("%q and %q", a.Env, b.Env)
-	}
-	for _, claim := range claims {
-		if err := n.end(claim); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n.check()
 }
 
 // What was killed while it wrote has left files; those of other drivers are none of ours.

@@ -105,32 +105,6 @@ func (n *node) forgetInfos() {
 	}
 }
 
-func TestEveryStepOfTheEnd(t *testing.T) {
-	for _, fault := range disk.Faults {
-		n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-		other := n.need("other", want{"pairs", pool.TypePair, 1})
-		claim := n.need("train", want{"pairs", pool.TypePair, 2})
-		n.ready(other)
-		for step, struck := 1, fault; struck != disk.Nothing; step++ {
-			n.ready(claim)
-			var err error
-			struck = n.disk.During(step, fault, func() { err = n.end(claim) })
-			n.between()
-			if !struck.Kills() && (err == nil) != (struck == disk.Nothing) {
-				t.Errorf("step %d %v: error %v", step, fault, err)
-			}
-			if struck.Kills() || step%2 == 0 { // after a failure the process may be a new one or the same
-				n.restored()
-				n.check(n.alive()...)
-			}
-			if err := n.end(claim); err != nil {
-				t.Fatal(err)
-			}
-			n.check(other)
-		}
-	}
-}
-
 // powerFails ends the machine and starts a new process. The folders of files that a boot restores are in
 // memory, or on the disk.
 func (n *node) powerFails(inMemory bool) {

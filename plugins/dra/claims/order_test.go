@@ -16,7 +16,8 @@ import (
 )
 
 // Claims come and go in any order, processes die, writes fail, the node boots: a device is always one
-// claim's, and the files are those of the claims.
+// claim's, and the files are those of the claims. Where each GPU has a VF of its own all pairs of a claim of
+// extended resources are on one switch each.
 func TestAnyOrder(t *testing.T) {
 	points := disk.Points(FileName, disk.Durable)
 	for _, kind := range []string{"cdi file", "devinfo file", "pairs file"} {
@@ -116,6 +117,10 @@ func (d *disorder) begin() {
 	}
 	d.claims = append(d.claims, claim)
 	d.again(struck, prepare)
+	isReserved := len(newDecision(d.state, nil, nil).reservedVFs()) == len(d.state.Machine.GPUs)
+	if claim.Annotations != nil && isReserved {
+		d.aligned(claim, len(driverResults(claim))/2)
+	}
 }
 
 // anyClaim makes a claim of some kind, nil without enough devices.

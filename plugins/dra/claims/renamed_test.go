@@ -25,17 +25,30 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
+// newPartitions returns a node of partitioned GPUs with two claims for a partition each, and prepares the
+// first.
+func newPartitions(t *testing.T) (n *node, first, second *claimOf) {
+	t.Helper()
+	n = newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 1, plainVFs, true)
+	one := want{"gpu", pool.TypeGPU, 1}
+	n.need("zero", one)
+	first, second = n.need("first", one), n.need("second", one)
+	n.ready(first)
+	return n, first, second
+}
+
+// indexOf is the index of the GPU of a claim's first device among those of the machine.
+func (n *node) indexOf(claim *claimOf) int {
+	n.t.Helper()
+	id := n.prepared(claim.UID).Devices[0].GPUs[0]
+	return slices.IndexFunc(n.state.Machine.GPUs, func(g pool.GPU) bool { return g.ID == id })
+}
+
 // Two partitions have each other's ID now, as after a boot. A claim holds the unit that it was given, so that
 // its files, written again, give this unit; another claim that gets the other unit has no device node of it.
 func TestFilesOfRenamedDevice(t *testing.T) {
-	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 1, plainVFs, true)
-	one := want{"gpu", pool.TypeGPU, 1}
-	n.need("zero", one)
-	first, second := n.need("first", one), n.need("second", one)
-	n.ready(first)
-	before := n.nodesOf(first)
-	given := n.prepared(first.UID).Devices[0].GPUs[0]
-	i := slices.IndexFunc(n.state.Machine.GPUs, func(g pool.GPU) bool { return g.ID == given })
+	n, first, second := newPartitions(t)
+	before, i := n.nodesOf(first), n.indexOf(first)
 	n.exchangeIDs(i, i+1)
 	n.ready(second)
 	after := n.nodesOf(first)
@@ -70,8 +83,7 @@ func TestNameOfRenamedDevice(t *testing.T) {
 	n := newNodeOf(t, disk.New(1), sys, tree, namedGPUs{nvidiaGPUs{tree}}, plainVFs, true)
 	claim := n.need("train", want{"gpu", pool.TypeGPU, 1})
 	before := n.ready(claim)[0].CDIDeviceIDs
-	given := n.prepared(claim.UID).Devices[0].GPUs[0]
-	of := slices.IndexFunc(n.state.Machine.GPUs, func(g pool.GPU) bool { return g.ID == given })
+	of := n.indexOf(claim)
 	n.exchangeIDs(of, (of+1)%len(n.state.Machine.GPUs))
 	now := "nvidia.com/gpu=" + n.state.Machine.GPUs[of].ID
 	after := n.ready(claim)[0].CDIDeviceIDs
@@ -109,12 +121,8 @@ func (n *node) nodesOf(claim *resourceapi.ResourceClaim) (paths []string) {
 // prepared another claim. After a boot with each other's ID for the partitions of both, no partition is given
 // to both.
 func TestUpgradeThenBoot(t *testing.T) {
-	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 1, plainVFs, true)
-	one := want{"gpu", pool.TypeGPU, 1}
-	n.need("zero", one)
-	first, second := n.need("first", one), n.need("second", one)
-	n.ready(first)
-	given := n.prepared(first.UID).Devices[0].GPUs[0]
+	n, first, second := newPartitions(t)
+	i := n.indexOf(first)
 	_, known, err := n.loadClaims()
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +141,6 @@ func TestUpgradeThenBoot(t *testing.T) {
 	}
 	n.ready(second)
 	before := n.nodesOf(first)
-	i := slices.IndexFunc(n.state.Machine.GPUs, func(g pool.GPU) bool { return g.ID == given })
 	n.exchangeIDs(i, i+1)
 	n.ready(first)
 	n.ready(second)
@@ -147,13 +154,8 @@ func TestUpgradeThenBoot(t *testing.T) {
 // Two partitions have each other's ID after a boot, and the kubelet asks again for a prepared claim. The
 // version before, test/before, reads the IDs alone on the way back: they are those of the claim's partition.
 func TestRenamedDeviceOnTheWayBack(t *testing.T) {
-	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 1, plainVFs, true)
-	one := want{"gpu", pool.TypeGPU, 1}
-	n.need("zero", one)
-	claim := n.need("first", one)
-	n.ready(claim)
-	given := n.prepared(claim.UID).Devices[0].GPUs[0]
-	i := slices.IndexFunc(n.state.Machine.GPUs, func(g pool.GPU) bool { return g.ID == given })
+	n, claim, _ := newPartitions(t)
+	i := n.indexOf(claim)
 	n.exchangeIDs(i, i+1)
 	n.ready(claim)
 	content, _, err := n.loadClaims()
@@ -174,9 +176,8 @@ func TestRenamedDeviceOnTheWayBack(t *testing.T) {
 // where the ID is not the GPU's address. It returns the lost unit.
 func (n *node) loseGPU(claim *resourceapi.ResourceClaim) (unit string) {
 	n.t.Helper()
-	id := n.prepared(claim.UID).Devices[0].GPUs[0]
+	i := n.indexOf(claim)
 	gpus := slices.Clone(n.state.Machine.GPUs)
-	i := slices.IndexFunc(gpus, func(g pool.GPU) bool { return g.ID == id })
 	lost, next := gpus[i], &gpus[(i+1)%len(gpus)]
 	next.Nodes = lost.Nodes
 	if next.ID != next.Card.String() {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -58,6 +59,15 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// told is the data in the status of a device.
+func (n *node) told(status resourceapi.AllocatedDeviceStatus) (data deviceData) {
+	n.t.Helper()
+	if err := json.Unmarshal(status.Data.Raw, &data); err != nil {
+		n.t.Fatal(err)
+	}
+	return data
+}
+
 // Where the PF is in switchdev mode the status names the VF's representor too: what Open vSwitch knows it by.
 func TestStatusInSwitchdevMode(t *testing.T) {
 	recorded, err := machines.Load("oci-mi300x-derived", 4)
@@ -91,10 +101,7 @@ func TestStatusInSwitchdevMode(t *testing.T) {
 	n.ready(claim)
 	got := map[string]string{}
 	for _, s := range n.Status(n.state, n.prepared(claim.UID), metav1.Now()) {
-		var data deviceData
-		if err := json.Unmarshal(s.Data.Raw, &data); err != nil {
-			t.Fatal(err)
-		}
+		data := n.told(s)
 		got[data.VF] = data.Representor
 	}
 	if diff := cmp.Diff(map[string]string{"0000:0c:00.2": "eth2", "0000:2a:00.2": ""}, got); diff != "" {
@@ -111,11 +118,7 @@ func TestStatusLooksOncePerPF(t *testing.T) {
 	n.Host.Sys = sys
 	pfs := map[string]bool{}
 	for _, s := range n.Status(n.state, n.prepared(claim.UID), metav1.Now()) {
-		var data deviceData
-		if err := json.Unmarshal(s.Data.Raw, &data); err != nil {
-			t.Fatal(err)
-		}
-		pfs[data.PF] = true
+		pfs[n.told(s).PF] = true
 	}
 	for pf := range pfs {
 		dir := "bus/pci/devices/" + pf
@@ -148,10 +151,7 @@ func TestStatusOfBundle(t *testing.T) {
 	claim := bundle(n)
 	n.ready(claim)
 	status := n.Status(n.state, n.prepared(claim.UID), metav1.Now())
-	var data deviceData
-	if err := json.Unmarshal(status[0].Data.Raw, &data); err != nil {
-		t.Fatal(err)
-	}
+	data := n.told(status[0])
 	if len(data.GPUs) != 8 || len(data.VFs) != 8 || data.GPU != "" || status[0].NetworkData != nil {
 		t.Errorf("status %+v, data %+v", status, data)
 	}
