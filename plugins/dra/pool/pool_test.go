@@ -10,10 +10,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // sharing are the options of Kubernetes 1.36 and later.
 var sharing = pool.Options{Counters: true, Taints: true}
