@@ -3,12 +3,12 @@
 package controlplane_test
 
 import (
-	"fmt"
-
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-k8s/tandem/test/kubernetes/dra/claim"
 )
 
 const namespace = metav1.NamespaceDefault
@@ -68,29 +68,11 @@ func (c *cluster) template(name string, devices resourceapi.DeviceClaim) {
 	}
 }
 
-// ask is a request for so many devices of a class.
-func ask(name, class string, count int) resourceapi.DeviceRequest {
-	return resourceapi.DeviceRequest{Name: name, Exactly: &resourceapi.ExactDeviceRequest{
-		DeviceClassName: class, AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: int64(count),
-	}}
-}
-
 // pairsOf is a claim for so many pairs as the driver publishes them.
 func pairsOf(count int) resourceapi.DeviceClaim {
-	return resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{ask("pairs", "pair.tandem.dev", count)}}
+	return claim.Spec{Pairs: count}.Claim("").Spec.Devices
 }
 
 // plainPairsOf is a claim for so many pairs as drivers take that publish GPUs and VFs alone: two requests for
 // each pair, and a constraint that both are on one switch.
-func plainPairsOf(count int) resourceapi.DeviceClaim {
-	var claim resourceapi.DeviceClaim
-	attribute := resourceapi.FullyQualifiedName("tandem.dev/pcieSwitch")
-	for i := range count {
-		gpu, vf := fmt.Sprint("gpu-", i), fmt.Sprint("vf-", i)
-		claim.Requests = append(claim.Requests, ask(gpu, "gpu.tandem.dev", 1), ask(vf, "vf.tandem.dev", 1))
-		claim.Constraints = append(claim.Constraints, resourceapi.DeviceConstraint{
-			Requests: []string{gpu, vf}, MatchAttribute: &attribute,
-		})
-	}
-	return claim
-}
+func plainPairsOf(count int) resourceapi.DeviceClaim { return claim.Plain("", count).Spec.Devices }

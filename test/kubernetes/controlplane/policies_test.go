@@ -3,9 +3,9 @@
 package controlplane_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,22 +98,14 @@ func (c *cluster) tooMany(t *testing.T) {
 // knows a policy.
 func (c *cluster) refused(t *testing.T, sentence string, try func() error) {
 	t.Helper()
-	deadline := time.After(patience)
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	for {
+	eventually(t, func() error {
 		err := try()
-		if err != nil {
-			if !strings.Contains(err.Error(), sentence) {
-				t.Errorf("refused with %q, which does not say %q", err, sentence)
-			}
-			return
+		if err == nil {
+			return fmt.Errorf("not refused: %s", sentence)
 		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Errorf("not refused: %s", sentence)
-			return
+		if !strings.Contains(err.Error(), sentence) {
+			t.Errorf("refused with %q, which does not say %q", err, sentence)
 		}
-	}
+		return nil
+	})
 }

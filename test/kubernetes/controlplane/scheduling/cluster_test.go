@@ -5,7 +5,6 @@ package scheduling
 import (
 	"context"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,25 +45,7 @@ func install(ctx context.Context, admin *rest.Config, client kubernetes.Interfac
 	if err := manifest.ApplyFolder(ctx, admin, deployed, metav1.NamespaceSystem); err != nil {
 		return err
 	}
-	return defined(ctx, client)
-}
-
-// defined waits until the API server serves NodeTopology objects.
-func defined(ctx context.Context, client kubernetes.Interface) error {
-	rest := client.Discovery().RESTClient()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := rest.Get().AbsPath("/apis/"+v1alpha1.GroupVersion.String(), v1alpha1.Plural).Do(ctx).Error()
-		if err == nil || !apierrors.IsNotFound(err) {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return manifest.Served(ctx, admin, "/apis/"+v1alpha1.GroupVersion.String()+"/"+v1alpha1.Plural)
 }
 
 // account makes the service account that pods need.

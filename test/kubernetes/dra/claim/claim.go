@@ -97,14 +97,6 @@ func (s Spec) Claim(name string) *resourceapi.ResourceClaim {
 	return New(name, devices)
 }
 
-// Unchanged returns the scheduler's claim for a pod whose container requests extended resources, in the order
-// of their names. The classes are those of the resources.
-func Unchanged(name string, gpuClass string, gpus int, vfClass string, vfs int) *resourceapi.ResourceClaim {
-	return New(name, resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{
-		Request("container-0-request-0", gpuClass, gpus), Request("container-0-request-1", vfClass, vfs),
-	}})
-}
-
 // Plain requests pairs by constraints alone: for each pair a GPU and a VF with the same switch.
 func Plain(name string, pairs int) *resourceapi.ResourceClaim {
 	return Matched(name, pairs, PCIeSwitch, func(*resourceapi.ExactDeviceRequest) {})

@@ -50,13 +50,3 @@ func ReadClasses(file string) (Classes, error) {
 	}
 	return classes, nil
 }
-
-// Of returns the class of an extended resource.
-func (c Classes) Of(resource string) (name string, ok bool) {
-	for name, class := range c {
-		if r := class.Spec.ExtendedResourceName; r != nil && *r == resource {
-			return name, true
-		}
-	}
-	return "", false
-}
