@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -214,25 +215,55 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestReady: the daemon is ready once registered with the kubelet.
-func TestReady(t *testing.T) {
-	n := newNode(t, "oci-mi300x-derived")
-	p := start(t, n.args("--kubeconfig="+n.kubeconfig(t, "http://127.0.0.1:1"),
-		"--health-probe-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0")...)
-	registration := registerapi.NewRegistrationClient(dial(t, n.awaitSocket(t, p)))
-	get := func() int {
-		code, _ := p.readyz(t)
-		return code
-	}
-	if code := get(); code != http.StatusServiceUnavailable {
-		t.Errorf("before it is known: %d", code)
-	}
-	if _, err := registration.NotifyRegistrationStatus(t.Context(),
-		&registerapi.RegistrationStatus{PluginRegistered: true}); err != nil {
+// isReady returns the answer of /readyz.
+func (p *process) isReady(t *testing.T) (code int, text string) {
+	t.Helper()
+	_, address, _ := strings.Cut(p.text(), `msg="serving metrics and probes" address=`)
+	address, _, _ = strings.Cut(address, "\n")
+	answer, err := http.Get("http://" + address + "/readyz")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if code := get(); code != http.StatusOK {
-		t.Errorf("once it is known: %d", code)
+	defer answer.Body.Close()
+	content, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, strings.TrimSpace(string(content))
+}
+
+// TestReady: the daemon is ready once registered with the kubelet. Where the GPUs are another vendor's than
+// --vendor it publishes VFs and is not ready, and the answer and the log name the value to set.
+func TestReady(t *testing.T) {
+	const advice = "no GPU is published: gpu.vendor (--vendor) is nvidia, and the GPUs of this node are " +
+		"AMD's: set gpu.vendor=amd or auto"
+	for name, c := range map[string]struct {
+		args   []string
+		code   int
+		advice string
+	}{
+		"ready":          {nil, http.StatusOK, ""},
+		"another vendor": {[]string{"--vendor=nvidia"}, http.StatusServiceUnavailable, advice},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "oci-mi300x-derived")
+			p := start(t, n.args(append(c.args, "--kubeconfig="+n.kubeconfig(t, "http://127.0.0.1:1"),
+				"--driver-root-ctr-path="+t.TempDir(), "--health-probe-bind-address=127.0.0.1:0",
+				"--metrics-bind-address=127.0.0.1:0")...)...)
+			registration := registerapi.NewRegistrationClient(dial(t, n.awaitSocket(t, p)))
+			if code, _ := p.isReady(t); code != http.StatusServiceUnavailable {
+				t.Errorf("before it is known: %d", code)
+			}
+			if _, err := registration.NotifyRegistrationStatus(t.Context(),
+				&registerapi.RegistrationStatus{PluginRegistered: true}); err != nil {
+				t.Fatal(err)
+			}
+			code, text := p.isReady(t)
+			if code != c.code || c.advice != "" && text != c.advice || !strings.Contains(p.text(), c.advice) {
+				t.Errorf("once it is known: %d, %s; the log is\n%s", code, text, p.text())
+			}
+		})
 	}
 }
 

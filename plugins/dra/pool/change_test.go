@@ -56,7 +56,8 @@ func TestTaints(t *testing.T) {
 	machine.GPUs, machine.VFs = slices.Clone(machine.GPUs), slices.Clone(machine.VFs)
 	machine.GPUs[0].Healthy = false
 	machine.GPUs[1].Held = "pod team/train-0, by the device plugin"
-	machine.VFs[1].Fault = "the PF has no carrier" // 0000:0c:00.2
+	machine.VFs[1].Fault = "the PF has no carrier"                 // 0000:0c:00.2
+	machine.VFs[3].Held = "pod team/serve-0, by the device plugin" // 0000:2a:00.2
 	p := pool.Build(machine, sharing)
 	unhealthy := taint("tandem.dev/unhealthy", "gpu-11-00-0")
 	held := taint("tandem.dev/device-plugin", "pod-team-train-0-by-the-device-plugin")
@@ -67,7 +68,8 @@ func TestTaints(t *testing.T) {
 		"pair-2f-00-0": {held},
 		"gpu-2f-00-0":  {held},
 		"pair-46-00-0": nil,
-		"vf-2a-00-2":   nil,
+		"vf-2a-00-2":   {taint("tandem.dev/device-plugin", "pod-team-serve-0-by-the-device-plugin")},
+		"vf-41-00-2":   nil,
 	} {
 		if diff := cmp.Diff(want, device(t, p, name).Taints); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -76,12 +78,13 @@ func TestTaints(t *testing.T) {
 
 	without := pool.Build(machine, pool.Options{Counters: true})
 	left := published(without)
-	for _, name := range []string{"pair-11-00-0", "gpu-11-00-0", "vf-0c-00-2", "pair-2f-00-0", "gpu-2f-00-0"} {
+	for _, name := range []string{"pair-11-00-0", "gpu-11-00-0", "vf-0c-00-2", "pair-2f-00-0", "gpu-2f-00-0",
+		"vf-2a-00-2"} {
 		if slices.Contains(left, name) {
 			t.Errorf("%s is published without its taint", name)
 		}
 	}
-	if len(left) != len(published(p))-5 || len(without.Notes) != 1 {
+	if len(left) != len(published(p))-6 || len(without.Notes) != 1 {
 		t.Errorf("%d of %d devices are left; the notes are %q", len(left), len(published(p)), without.Notes)
 	}
 }
@@ -124,21 +127,6 @@ func TestDegraded(t *testing.T) {
 
 func taint(key, value string) resourceapi.DeviceTaint {
 	return resourceapi.DeviceTaint{Key: key, Value: value, Effect: resourceapi.DeviceTaintEffectNoSchedule}
-}
-
-// A GPU that is free gets a VF that is free.
-func TestNoPairWithAVFThatIsHeld(t *testing.T) {
-	t.Parallel()
-	machine := load(t, "oci-mi300x-derived", 2)
-	machine.VFs = slices.Clone(machine.VFs)
-	machine.VFs[0].Held = "pod team/serve-0, by the device plugin"
-	p := pool.Build(machine, sharing)
-	if got := p.Devices["pair-11-00-0"].VFs; !slices.Equal(got, []string{"0000:0c:00.2"}) {
-		t.Errorf("the pair has %v", got)
-	}
-	if got := device(t, p, "vf-0c-00-1").Taints; len(got) != 1 || got[0].Key != pool.TaintDevicePlugin {
-		t.Errorf("the VF that is held has the taints %v", got)
-	}
 }
 
 // A PF that loses its carrier, and with it all of its VFs, leaves each pair its VF.

@@ -4,37 +4,9 @@ package controlplane_test
 
 import (
 	"fmt"
-	"testing"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 )
-
-// TestEachKind has one pod of each kind after the other on machines with AMD's and with NVIDIA's GPUs: by a
-// claim template of the manifests, by tandem.dev/pair, and unchanged as for the device plugins.
-func TestEachKind(t *testing.T) {
-	eachVersion(t, func(t *testing.T, o plane.Options) {
-		c := startCluster(t, o)
-		c.apply(manifests)
-		c.apply(templates)
-		h := newChurn(t, c)
-		for _, name := range []string{"oci-mi300x-derived", "nv-h100-oci"} {
-			t.Run(name, func(t *testing.T) {
-				h.t = t
-				w := c.join(name, name, 4)
-				h.workers = []*worker{w}
-				w.judge = h.judge
-				for _, n := range []int{1, 2, 4, 8} {
-					for kind, pod := range h.kinds(w, n) {
-						h.once(w, kind, pod, want{gpus: n, vfs: n, pairs: n})
-					}
-				}
-				w.retire()
-			})
-		}
-	})
-}
 
 // kinds are the ways to ask for so many pairs.
 func (h *churn) kinds(w *worker, n int) map[string]*v1.Pod {

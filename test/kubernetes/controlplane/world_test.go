@@ -68,19 +68,6 @@ func (c *cluster) join(name, machine string, vfs int) *worker {
 	return w
 }
 
-// retire takes the node out of the cluster.
-func (w *worker) retire() {
-	w.t.Helper()
-	w.leave()
-	if err := w.c.CoreV1().Nodes().Delete(w.t.Context(), w.name, metav1.DeleteOptions{}); err != nil {
-		w.t.Error(err)
-	}
-	if err := w.c.ResourceV1().ResourceSlices().DeleteCollection(w.t.Context(), metav1.DeleteOptions{},
-		metav1.ListOptions{FieldSelector: "spec.nodeName=" + w.name}); err != nil {
-		w.t.Error(err)
-	}
-}
-
 // leave ends what runs on the node. When the test has failed, the daemons' logs are kept.
 func (w *worker) leave() {
 	if w.kubelet != nil {

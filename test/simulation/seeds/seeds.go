@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +34,25 @@ func Log() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
+// memory is a folder in memory on Linux. On a disk a simulation waits for the disk most of its time.
+const memory = "/dev/shm"
+
+// seedFiles is more than the files of a seed take, in bytes.
+const seedFiles = 16 << 20
+
+// parent returns the folder for the directories of seeds: the user's TMPDIR if set, else a folder in memory
+// with room for all seeds that run at the same time, else "", the system's.
+func parent() string {
+	var at syscall.Statfs_t
+	if os.Getenv("TMPDIR") != "" || syscall.Statfs(memory, &at) != nil {
+		return ""
+	}
+	if free := at.Bavail * uint64(at.Bsize); free < seedFiles*uint64(runtime.GOMAXPROCS(0)) {
+		return ""
+	}
+	return memory
+}
+
 // Bubble runs a function with an empty directory, in a bubble of package synctest. The name of the directory
 // is short, for socket paths.
 func Bubble(t *testing.T, run func(dir string) error) {
@@ -46,6 +67,23 @@ func Bubble(t *testing.T, run func(dir string) error) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Condition is a circumstance that comes about once in a cycle of a simulation, in turn with the others.
+type Condition struct {
+	Name   string
+	Within int // seeds of a run, of which one has it; 0 for two
+}
+
+// Deal returns the condition of a cycle of a seed: the one with a name or, without such a condition, each in
+// turn.
+func Deal[C any](all []C, of func(C) Condition, only string, seed uint64, cycle int) C {
+	for _, c := range all {
+		if of(c).Name == only {
+			return c
+		}
+	}
+	return all[(seed+uint64(cycle))%uint64(len(all))]
 }
 
 // Each runs seeds, each with a number of admissions, until all admissions have happened, and logs the

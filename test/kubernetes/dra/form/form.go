@@ -6,6 +6,7 @@ package form
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,11 +18,14 @@ import (
 // Capacity is the name of the capacity of a PF, its VFs.
 const Capacity = resourceapi.QualifiedName("vfs")
 
+// label makes a DNS label of an ID.
+var label = strings.NewReplacer(":", "-", ".", "-", "_", "-")
+
 // Plain publishes each GPU and each VF as a device with its switch; the constraints of claims find pairs.
 func Plain(m pool.Machine) []pool.Slice {
 	devices := gpus(m)
-	for i, vf := range m.VFs {
-		devices = append(devices, device(m, fmt.Sprintf("vf-%d", i), pool.TypeVF, vf.Address, vf.Switch))
+	for _, vf := range m.VFs {
+		devices = append(devices, device(m, "vf-"+label.Replace(vf.ID), pool.TypeVF, vf.Address, vf.Switch))
 	}
 	return cut(devices)
 }
@@ -57,8 +61,8 @@ func PFs(m pool.Machine) []pool.Slice {
 
 func gpus(m pool.Machine) []resourceapi.Device {
 	var devices []resourceapi.Device
-	for i, gpu := range m.GPUs {
-		devices = append(devices, device(m, fmt.Sprintf("gpu-%d", i), pool.TypeGPU, gpu.Card, gpu.Switch))
+	for _, gpu := range m.GPUs {
+		devices = append(devices, device(m, "gpu-"+label.Replace(gpu.ID), pool.TypeGPU, gpu.Card, gpu.Switch))
 	}
 	return devices
 }
