@@ -47,7 +47,7 @@ type want struct {
 // and the API server are away. No device is ever given to two pods, each pod gets as many pairs as it has
 // asked for, and when all are gone nothing is left of them.
 func TestChurn(t *testing.T) {
-	eachVersion(t, func(t *testing.T, o plane.Options) {
+	plane.EachVersion(t, func(t *testing.T, o plane.Options) {
 		c := startCluster(t, o)
 		c.apply(manifests)
 		c.apply(templates)

@@ -16,7 +16,7 @@ import (
 // off, and as Kubernetes 1.34 and 1.35 have them by default. It notices, says so, and publishes pairs in the
 // form that needs neither; claims for pairs get pairs.
 func TestGatesOff(t *testing.T) {
-	eachVersion(t, func(t *testing.T, o plane.Options) {
+	plane.EachVersion(t, func(t *testing.T, o plane.Options) {
 		off, old := o, o
 		off.Gates = map[string]bool{
 			"DRAPartitionableDevices": false, "DRADeviceTaints": false, "DRADeviceTaintRules": false,

@@ -31,7 +31,7 @@ import (
 // TestKubectlPlugin asks three nodes by kubectl tandem: one with the DRA driver, one with both plugins, and
 // one whose kubelet is away.
 func TestKubectlPlugin(t *testing.T) {
-	eachVersion(t, func(t *testing.T, o plane.Options) {
+	plane.EachVersion(t, func(t *testing.T, o plane.Options) {
 		c := startCluster(t, o)
 		c.apply(manifests)
 		c.apply(templates)

@@ -17,7 +17,7 @@ import (
 
 // TestPolicies applies the manifests and tries what they forbid.
 func TestPolicies(t *testing.T) {
-	eachVersion(t, func(t *testing.T, o plane.Options) {
+	plane.EachVersion(t, func(t *testing.T, o plane.Options) {
 		o.Alone = true
 		c := startCluster(t, o)
 		c.apply(manifests)

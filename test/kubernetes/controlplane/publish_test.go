@@ -28,7 +28,7 @@ import (
 // of NodeResourceTopology and NodeFeature are those of their projects: the API server refuses what they do
 // not have.
 func TestPublish(t *testing.T) {
-	eachVersion(t, func(t *testing.T, o plane.Options) {
+	plane.EachVersion(t, func(t *testing.T, o plane.Options) {
 		o.Alone = true
 		c := startCluster(t, o)
 		c.apply("../../../deployments/publish")

@@ -16,7 +16,7 @@ import (
 // and go. There is no moment at which the kubelet has nobody to call: every claim is prepared at the first
 // try.
 func TestRollingUpdate(t *testing.T) {
-	eachVersion(t, func(t *testing.T, o plane.Options) {
+	plane.EachVersion(t, func(t *testing.T, o plane.Options) {
 		c := startCluster(t, o)
 		c.apply(manifests)
 		c.apply(templates)

@@ -45,7 +45,7 @@ const stuck = 30 * time.Second
 // starts. For single GPUs and VFs the last row has no pods of eight: on a node with one GPU less the
 // scheduler searches for ten seconds, and starts anew.
 func TestScale(t *testing.T) {
-	eachVersion(t, func(t *testing.T, o plane.Options) {
+	plane.EachVersion(t, func(t *testing.T, o plane.Options) {
 		m := machine(t, "oci-mi300x-derived", 8)
 		rows := []scaled{
 			scale(t, o, "pairs", form{counters: true, taints: true}.build(m), pairsOf, 1, 2, 4, 8),

@@ -45,7 +45,7 @@ var bothForms = []form{{counters: true, taints: true}, {}}
 // TestSlices publishes the pools of all recorded machines, with and without shared counters and taints, and
 // compares them with what the API server stored.
 func TestSlices(t *testing.T) {
-	eachVersion(t, func(t *testing.T, o plane.Options) {
+	plane.EachVersion(t, func(t *testing.T, o plane.Options) {
 		o.Alone = true
 		c := startCluster(t, o)
 		for _, f := range bothForms {

@@ -20,7 +20,7 @@ import (
 // and VFs that are published each for itself: there the scheduler searches until it gives up, and nobody is
 // scheduled meanwhile.
 func TestInfeasibleClaimDelaysNobody(t *testing.T) {
-	eachVersion(t, func(t *testing.T, o plane.Options) {
+	plane.EachVersion(t, func(t *testing.T, o plane.Options) {
 		m := machine(t, "oci-mi300x-derived", 8)
 		m = without(m, m.GPUs[0].Switch)
 		pairs := waitBeside(t, o, form{counters: true, taints: true}.build(m), pairsOf(len(m.GPUs)))

@@ -59,7 +59,7 @@ func startQueue(t *testing.T, o plane.Options) *queue {
 	}
 	q.plane.StartControllers("job-controller")
 	choice{schedulers: []started{byTandem}}.start(q.plane)
-	q.plane.StartKueue(filepath.Join(*programs, "kueue", "config", "default"))
+	q.plane.StartKueue(filepath.Join(o.Programs, "kueue", "config", "default"))
 	if err := manifest.ApplyFile(t.Context(), q.plane.Admin(), "testdata/kueue.yaml", ""); err != nil {
 		t.Fatal(err)
 	}
