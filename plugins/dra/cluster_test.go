@@ -3,9 +3,7 @@
 package dra_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,7 +36,6 @@ type cluster struct {
 	off     map[string]bool // feature gates
 	written int             // slices created or updated
 	names   int
-	status  []string // of claims, as they were patched
 }
 
 func newCluster(t testing.TB, server string, gatesOff ...string) *cluster {
@@ -82,15 +79,12 @@ func (c *cluster) update(action clienttesting.Action) (bool, runtime.Object, err
 	return false, nil, nil
 }
 
-// patch keeps what is written into the status of a claim, by server-side apply.
+// patch takes what is written into the status of a claim, by server-side apply.
 func (c *cluster) patch(action clienttesting.Action) (bool, runtime.Object, error) {
 	patch := action.(clienttesting.PatchAction)
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if patch.GetPatchType() != types.ApplyPatchType || patch.GetSubresource() != "status" {
 		c.t.Errorf("patch of %s by %s", patch.GetSubresource(), patch.GetPatchType())
 	}
-	c.status = append(c.status, patch.GetName()+" "+string(patch.GetPatch()))
 	return true, &resourceapi.ResourceClaim{}, nil
 }
 
@@ -188,30 +182,6 @@ func (c *cluster) allocate(name, pod string, devices ...string) *resourceapi.Res
 		c.t.Fatal(err)
 	}
 	return created
-}
-
-// awaitStatus waits until the status of a claim tells a device.
-func (c *cluster) awaitStatus(claim, device string) {
-	c.t.Helper()
-	await(c.t, "the status of "+claim+" tells "+device, func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, written := range c.status {
-			if !strings.HasPrefix(written, claim+" ") {
-				continue
-			}
-			var applied resourceapi.ResourceClaim
-			if err := json.Unmarshal([]byte(strings.TrimPrefix(written, claim+" ")), &applied); err != nil {
-				c.t.Error(err)
-			}
-			for _, d := range applied.Status.Devices {
-				if d.Device == device && d.Driver == pool.Driver && d.Pool == nodeName && d.Data != nil {
-					return true
-				}
-			}
-		}
-		return false
-	})
 }
 
 // await waits until something is so.

@@ -4,6 +4,7 @@ package dra
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -22,43 +23,35 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
-// TestPodOfTheSameName: a pod that replaced the pod of a claim under the same name says nothing about the
-// claim's containers.
-func TestPodOfTheSameName(t *testing.T) {
+// TestPodsOfClaims: a pod that replaced the pod of a claim under the same name says nothing about the claim's
+// containers. The error about a pod that cannot be read names the pod.
+func TestPodsOfClaims(t *testing.T) {
 	t.Parallel()
-	for uid, found := range map[types.UID]int{"old": 1, "new": 0} {
-		pod := &corev1.Pod{}
-		pod.Namespace, pod.Name, pod.UID = "team", "train", uid
-		s := &claimService{parts: parts{config: Config{Client: fake.NewClientset(pod)}}}
-		pods, err := s.readPods(t.Context(), []*resourceapi.ResourceClaim{claimOfPod("old")})
-		if len(pods) != found || err != nil {
-			t.Errorf("the pod has UID %s: %d pods, %v", uid, len(pods), err)
+	claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team"}}
+	claim.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{
+		{Resource: "pods", Name: "train", UID: "old"},
+	}
+	for _, c := range []struct {
+		uid   types.UID // of the pod
+		away  bool      // the API server
+		found int
+		err   string
+	}{
+		{"old", false, 1, "<nil>"}, {"new", false, 0, "<nil>"},
+		{"old", true, 0, "find pod team/train: the API server is away"},
+	} {
+		client := fake.NewClientset(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: c.uid},
+		})
+		client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return c.away, nil, errors.New("the API server is away")
+		})
+		s := &claimService{parts: parts{config: Config{Client: client}}}
+		pods, err := s.readPods(t.Context(), []*resourceapi.ResourceClaim{claim})
+		if len(pods) != c.found || fmt.Sprint(err) != c.err {
+			t.Errorf("%+v: %d pods, %v", c, len(pods), err)
 		}
 	}
-}
-
-// TestPodCannotBeRead: the error names the pod.
-func TestPodCannotBeRead(t *testing.T) {
-	t.Parallel()
-	client := fake.NewClientset()
-	client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("the API server is away")
-	})
-	s := &claimService{parts: parts{config: Config{Client: client}}}
-	_, err := s.readPods(t.Context(), []*resourceapi.ResourceClaim{claimOfPod("old")})
-	if err == nil || err.Error() != "find pod team/train: the API server is away" {
-		t.Error(err)
-	}
-}
-
-// claimOfPod is a claim that is reserved for a pod of a UID.
-func claimOfPod(uid types.UID) *resourceapi.ResourceClaim {
-	claim := &resourceapi.ResourceClaim{}
-	claim.Namespace = "team"
-	claim.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{
-		{Resource: "pods", Name: "train", UID: uid},
-	}
-	return claim
 }
 
 // Two partitions have each other's ID now, as after a boot, and a claim has the first: Prepare refuses that

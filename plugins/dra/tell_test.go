@@ -77,7 +77,6 @@ func TestTold(t *testing.T) {
 	if _, wrong := k.prepare(t.Context(), c.allocate("b", "train-1", "gpu-11-00-0")); wrong == "" {
 		t.Fatal("a GPU is given twice")
 	}
-	c.awaitStatus("a", "pair-11-00-0")
 	owned := func() bool {
 		gpus, vfs := 0, 0
 		for _, r := range n.status(t).GetResources() {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
@@ -89,14 +88,9 @@ const wireBuffer = 208 << 10
 
 var errRefused = errors.New("connection refused")
 
-// Dial returns a client. The pauses between attempts to connect are not random.
+// Dial returns a client.
 func (s *socket) Dial(options ...grpc.DialOption) (*grpc.ClientConn, error) {
-	steady := backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, MaxDelay: 200 * time.Millisecond}
-	return grpc.NewClient("passthrough:///node", append(options,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: steady, MinConnectTimeout: time.Second}),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.connect(ctx) }),
-		grpc.WithChainUnaryInterceptor(s.call))...)
+	return seeds.Dial(s.connect, append(options, grpc.WithChainUnaryInterceptor(s.call))...)
 }
 
 // connect connects to the serving plugin. A plugin that takes over after the loss of a connection is found.

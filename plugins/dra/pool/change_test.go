@@ -57,7 +57,7 @@ func TestTaints(t *testing.T) {
 	machine.GPUs[0].Healthy = false
 	machine.GPUs[1].Held = "pod team/train-0, by the device plugin"
 	machine.VFs[1].Fault = "the PF has no carrier"                 // 0000:0c:00.2
-	machine.VFs[3].Held = "pod team/serve-0, by the device plugin" // 0000:2a:00.2
+	machine.VFs[4].Held = "pod team/serve-0, by the device plugin" // 0000:41:00.1, of no pair therefore
 	p := pool.Build(machine, sharing)
 	unhealthy := taint("tandem.dev/unhealthy", "gpu-11-00-0")
 	held := taint("tandem.dev/device-plugin", "pod-team-train-0-by-the-device-plugin")
@@ -68,8 +68,8 @@ func TestTaints(t *testing.T) {
 		"pair-2f-00-0": {held},
 		"gpu-2f-00-0":  {held},
 		"pair-46-00-0": nil,
-		"vf-2a-00-2":   {taint("tandem.dev/device-plugin", "pod-team-serve-0-by-the-device-plugin")},
-		"vf-41-00-2":   nil,
+		"vf-2a-00-2":   nil,
+		"vf-41-00-1":   {taint("tandem.dev/device-plugin", "pod-team-serve-0-by-the-device-plugin")},
 	} {
 		if diff := cmp.Diff(want, device(t, p, name).Taints); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -79,7 +79,7 @@ func TestTaints(t *testing.T) {
 	without := pool.Build(machine, pool.Options{Counters: true})
 	left := published(without)
 	for _, name := range []string{"pair-11-00-0", "gpu-11-00-0", "vf-0c-00-2", "pair-2f-00-0", "gpu-2f-00-0",
-		"vf-2a-00-2"} {
+		"vf-41-00-1"} {
 		if slices.Contains(left, name) {
 			t.Errorf("%s is published without its taint", name)
 		}

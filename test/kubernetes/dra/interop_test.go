@@ -50,7 +50,11 @@ func TestForeignGPUs(t *testing.T) {
 			if c.taken != "" {
 				others := claim.Spec{VFs: 2}.Claim("others")
 				choose(others.Spec.Devices.Requests[0].Exactly, c.taken)
-				n.need(t, others)
+				result, _, err := n.Within(found, others)
+				if err != nil || result == nil {
+					t.Fatalf("%s: %v, %v", others.Name, result, err)
+				}
+				n.Take(result)
 			}
 			pairs, near := 0, 0
 			for range len(m.GPUs) {
@@ -93,7 +97,11 @@ func newForeign(t *testing.T, m pool.Machine, driver, machine string, told bool)
 	t.Helper()
 	n := &foreign{machine: m, address: map[string]string{}}
 	file := "testdata/" + driver + "-" + machine + ".yaml"
-	theirs, theirClasses := readSlice(t, file), must(t)(scheduler.ReadClasses(file))
+	theirs := readSlice(t, file)
+	theirClasses, err := scheduler.ReadClasses(file)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range theirs.Spec.Devices {
 		d := &theirs.Spec.Devices[i]
 		at := d.Attributes["pciAddr"]
@@ -126,16 +134,6 @@ func choose(request *resourceapi.ExactDeviceRequest, expression string) {
 	}
 }
 
-// need gives a claim its devices.
-func (n *foreign) need(t *testing.T, c *resourceapi.ResourceClaim) {
-	t.Helper()
-	result, _, err := n.Within(found, c)
-	if err != nil || result == nil {
-		t.Fatalf("%s: %v, %v", c.Name, result, err)
-	}
-	n.Take(result)
-}
-
 // place is where a device is.
 type place struct{ root, on string }
 
@@ -164,14 +162,4 @@ func readSlice(t *testing.T, file string) *resourceapi.ResourceSlice {
 		t.Fatal(err)
 	}
 	return &slice
-}
-
-func must(t *testing.T) func(scheduler.Classes, error) scheduler.Classes {
-	return func(c scheduler.Classes, err error) scheduler.Classes {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
 }

@@ -8,15 +8,14 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // buffer is the buffer of a connection in bytes.
@@ -67,19 +66,15 @@ func (s *sockets) dial() (registrar, plugin *grpc.ClientConn, err error) {
 	return s.toRegistrar, s.toCall, err
 }
 
-// client returns a client of a listener. The pauses between attempts to connect are not random.
+// client returns a client of a listener.
 func (s *sockets) client(listener *bufconn.Listener) (*grpc.ClientConn, error) {
-	steady := backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, MaxDelay: 200 * time.Millisecond}
-	return grpc.NewClient("passthrough:///driver",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: steady, MinConnectTimeout: time.Second}),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			conn, err := listener.DialContext(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return conn, s.keep(conn)
-		}))
+	return seeds.Dial(func(ctx context.Context) (net.Conn, error) {
+		conn, err := listener.DialContext(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return conn, s.keep(conn)
+	})
 }
 
 // keep remembers a connection, to end it with the process.
