@@ -171,40 +171,6 @@ func TestOneEnvironment(t *testing.T) {
 	}
 }
 
-// What was killed while it wrote has left files; those of other drivers are none of ours.
-func TestRestoreTidies(t *testing.T) {
-	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"pairs", pool.TypePair, 2})
-	n.ready(claim)
-	foreign := n.leave()
-	if err := n.Restore(t.Context(), n.state); err != nil {
-		t.Error(err)
-	}
-	if !exists(foreign) {
-		t.Error("the spec of another driver is gone")
-	}
-	if err := os.Remove(foreign); err != nil {
-		t.Fatal(err)
-	}
-	n.check(claim)
-}
-
-// leave writes files of a killed process, and one of another driver.
-func (n *node) leave() (foreign string) {
-	n.t.Helper()
-	foreign = filepath.Join(n.CDIDir, "nvidia.json")
-	left := []string{n.specPath("uid-gone"), n.pairsPath("uid-gone-pairs"), foreign}
-	for _, dir := range []string{n.Dir, n.CDIDir, n.Host.PairsDir, n.Host.DevinfoDir} {
-		left = append(left, filepath.Join(dir, ".tandem-123"))
-	}
-	for _, name := range left {
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			n.t.Fatal(err)
-		}
-	}
-	return foreign
-}
-
 // What a device plugin is writing beside a driver that takes claims back alone is not taken from it.
 func TestRestoreBesidePlugins(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
