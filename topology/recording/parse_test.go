@@ -3,7 +3,6 @@
 package recording
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -79,42 +78,6 @@ func walk(t *testing.T, sys fs.FS) {
 	})
 	if err != nil {
 		t.Error(err)
-	}
-}
-
-// many returns a machine of 20,000 files.
-func many(tb testing.TB) *Machine {
-	tb.Helper()
-	b := NewBuilder()
-	for i := range 20000 {
-		b.File(fmt.Sprintf("devices/pci0000:%02x/0000:%02x:00.0/file%d", i/1000, i/20%50, i%20), "0x060400\n")
-	}
-	m, err := b.Machine()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return m
-}
-
-func BenchmarkParse(b *testing.B) {
-	var text bytes.Buffer
-	if _, err := many(b).WriteTo(&text); err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(int64(text.Len()))
-	for b.Loop() {
-		if _, err := Parse(bytes.NewReader(text.Bytes())); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkFS(b *testing.B) {
-	sys := many(b).FS()
-	for b.Loop() {
-		if _, err := fs.ReadFile(sys, "devices/pci0000:0a/0000:21:00.0/file7"); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 

@@ -95,80 +95,68 @@ func TestWrittenBack(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                     `line 1: not a machine file: want "# tandem machine v1"`,
+		"\x7fELF\x02\x01":                      `line 1: not a machine file: want "# tandem machine v1"`,
+		"# tandem machine v2\nend 0 entries\n": `line 1: unknown version "v2" of the machine file: want v1`,
+	} {
+		wantError(t, text, want)
+	}
 	for _, test := range []struct{ about, text, want string }{
-		{"empty", "", `line 1: not a machine file: want "# tandem machine v1"`},
-		{"something else", "\x7fELF\x02\x01", `line 1: not a machine file: want "# tandem machine v1"`},
-		{"later version", "# tandem machine v2\nend 0 entries\n",
-			`line 1: unknown version "v2" of the machine file: want v1`},
-		{"header only", "# tandem machine v1\n",
-			`line 1: no line "end N entries" at the end: the file is truncated`},
-		{"cut", "# tandem machine v1\n[a]\nx = 1\n",
-			`line 3: no line "end N entries" at the end: the file is truncated`},
-		{"cut in a value", "# tandem machine v1\n[a]\nx =\n",
-			`line 3: no line "end N entries" at the end: the file is truncated`},
-		{"cut in the last line", "# tandem machine v1\n[a]\nx = 1\nend 2 ent",
-			`line 4: want "end N entries", not "end 2 ent"`},
-		{"a line missing", "# tandem machine v1\n[a]\nend 2 entries\n",
+		{"header only", "", `line 1: no line "end N entries" at the end: the file is truncated`},
+		{"cut", "[a]\nx = 1\n", `line 3: no line "end N entries" at the end: the file is truncated`},
+		{"cut in a value", "[a]\nx =\n", `line 3: no line "end N entries" at the end: the file is truncated`},
+		{"cut in the last line", "[a]\nx = 1\nend 2 ent", `line 4: want "end N entries", not "end 2 ent"`},
+		{"a line missing", "[a]\nend 2 entries\n",
 			`line 3: 1 entries instead of 2: lines are missing or were added`},
-		{"text after the end", "# tandem machine v1\nend 0 entries\n[a]\n",
-			`line 3: unexpected "[a]" after the last line`},
-		{"file twice", "# tandem machine v1\n[a]\nx = 1\nx = 2\nend 3 entries\n", `line 4: a/x is defined twice`},
-		{
-			"file and link", "# tandem machine v1\n[a]\nx = 1\nx -> y\nend 3 entries\n",
-			`line 4: a/x is defined twice`,
-		},
-		{"directory twice", "# tandem machine v1\n[a]\n[a]\nend 2 entries\n", `line 3: a is defined twice`},
-		{"file and directory", "# tandem machine v1\n[a]\nx = 1\n[a/x]\nend 3 entries\n",
-			`line 4: a/x: x is not a directory`},
-		{"directory and file", "# tandem machine v1\n[a/x]\n[a]\nx = 1\nend 3 entries\n",
-			`line 4: a/x is defined twice`},
-		{"directory below a link", "# tandem machine v1\n[a]\nx -> y\n[a/x/z]\nend 3 entries\n",
+		{"text after the end", "end 0 entries\n[a]\n", `line 3: unexpected "[a]" after the last line`},
+		{"file twice", "[a]\nx = 1\nx = 2\nend 3 entries\n", `line 4: a/x is defined twice`},
+		{"file and link", "[a]\nx = 1\nx -> y\nend 3 entries\n", `line 4: a/x is defined twice`},
+		{"directory twice", "[a]\n[a]\nend 2 entries\n", `line 3: a is defined twice`},
+		{"file and directory", "[a]\nx = 1\n[a/x]\nend 3 entries\n", `line 4: a/x: x is not a directory`},
+		{"directory and file", "[a/x]\n[a]\nx = 1\nend 3 entries\n", `line 4: a/x is defined twice`},
+		{"directory below a link", "[a]\nx -> y\n[a/x/z]\nend 3 entries\n",
 			`line 4: a/x/z: x is not a directory`},
-		{"absolute directory", "# tandem machine v1\n[/a]\nend 1 entries\n",
-			`line 2: path "/a" does not lead down from the root`},
-		{"directory above the root", "# tandem machine v1\n[a/../../b]\nend 1 entries\n",
+		{"absolute directory", "[/a]\nend 1 entries\n", `line 2: path "/a" does not lead down from the root`},
+		{"directory above the root", "[a/../../b]\nend 1 entries\n",
 			`line 2: path "a/../../b" does not lead down from the root`},
-		{"entry above the directory", "# tandem machine v1\n[a]\n\"../x\" = 1\nend 2 entries\n",
+		{"entry above the directory", "[a]\n\"../x\" = 1\nend 2 entries\n",
 			`line 3: name "../x" is not a single path element`},
-		{"entry without a directory", "# tandem machine v1\nx = 1\nend 1 entries\n",
+		{"entry without a directory", "x = 1\nend 1 entries\n",
 			`line 2: want a directory in brackets first, not "x = 1"`},
-		{"absolute link", "# tandem machine v1\n[a]\nx -> /etc/shadow\nend 2 entries\n",
+		{"absolute link", "[a]\nx -> /etc/shadow\nend 2 entries\n",
 			`line 3: link a/x to "/etc/shadow": want a relative target that leads up first, then down`},
-		{"link above the root", "# tandem machine v1\n[a]\nx -> ../../etc/shadow\nend 2 entries\n",
+		{"link above the root", "[a]\nx -> ../../etc/shadow\nend 2 entries\n",
 			`line 3: link a/x to "../../etc/shadow" leads above the root`},
-		{"link down and up", "# tandem machine v1\n[a]\nx -> ../b/../../c\nend 2 entries\n",
+		{"link down and up", "[a]\nx -> ../b/../../c\nend 2 entries\n",
 			`line 3: link a/x to "../b/../../c": want a relative target that leads up first, then down`},
-		{"link to itself", "# tandem machine v1\n[a]\nx -> .\nend 2 entries\n",
+		{"link to itself", "[a]\nx -> .\nend 2 entries\n",
 			`line 3: link a/x to ".": want a relative target that leads up first, then down`},
-		{"no bracket", "# tandem machine v1\n[a\nend 1 entries\n",
-			`line 2: want a directory in brackets, not "[a"`},
-		{"no value", "# tandem machine v1\n[a]\nx =\nend 2 entries\n",
-			`line 3: an empty file must be written as name = ""`},
-		{"no sign", "# tandem machine v1\n[a]\nx 1\nend 2 entries\n",
-			`line 3: want name = value or name -> target, not "x 1"`},
-		{"no space", "# tandem machine v1\n[a]\nx =1\nend 2 entries\n",
-			`line 3: want a space after the equals sign`},
-		{"odd name", "# tandem machine v1\n[a]\nx*y = 1\nend 2 entries\n", `line 3: name "x*y" must be quoted`},
-		{"carriage return", "# tandem machine v1\n[a]\nx = 1\r\nend 2 entries\n",
-			`line 3: value "1\r" must be quoted`},
-		{"space at the end", "# tandem machine v1\n[a]\nx =\n\t1\n\t2 \nend 2 entries\n",
+		{"no bracket", "[a\nend 1 entries\n", `line 2: want a directory in brackets, not "[a"`},
+		{"no value", "[a]\nx =\nend 2 entries\n", `line 3: an empty file must be written as name = ""`},
+		{"no sign", "[a]\nx 1\nend 2 entries\n", `line 3: want name = value or name -> target, not "x 1"`},
+		{"no space", "[a]\nx =1\nend 2 entries\n", `line 3: want a space after the equals sign`},
+		{"odd name", "[a]\nx*y = 1\nend 2 entries\n", `line 3: name "x*y" must be quoted`},
+		{"carriage return", "[a]\nx = 1\r\nend 2 entries\n", `line 3: value "1\r" must be quoted`},
+		{"space at the end", "[a]\nx =\n\t1\n\t2 \nend 2 entries\n",
 			`line 5: line "2 ": the whole content of the file must be quoted`},
-		{"open quotes", "# tandem machine v1\n[a]\nx = \"1\nend 2 entries\n", `line 3: unquote "1: invalid syntax`},
-		{"open quotes of a name", "# tandem machine v1\n[a]\n\"x = 1\nend 2 entries\n",
-			`line 3: unquote "x = 1: invalid syntax`},
-		{"comment below", "# tandem machine v1\n[a]\n# x\nend 1 entries\n",
-			`line 3: a comment below the head of the file`},
+		{"open quotes", "[a]\nx = \"1\nend 2 entries\n", `line 3: unquote "1: invalid syntax`},
+		{"open quotes of a name", "[a]\n\"x = 1\nend 2 entries\n", `line 3: unquote "x = 1: invalid syntax`},
+		{"comment below", "[a]\n# x\nend 1 entries\n", `line 3: a comment below the head of the file`},
 	} {
 		t.Run(test.about, func(t *testing.T) {
 			t.Parallel()
-			_, err := Parse(strings.NewReader(test.text))
-			if err == nil {
-				t.Fatal("want an error")
-			}
-			if diff := cmp.Diff("parse machine file: "+test.want, err.Error()); diff != "" {
-				t.Errorf("error (-want +got):\n%s", diff)
-			}
+			wantError(t, header+"\n"+test.text, test.want)
 		})
+	}
+}
+
+// wantError expects an error of Parse.
+func wantError(t *testing.T, text, want string) {
+	t.Helper()
+	_, err := Parse(strings.NewReader(text))
+	if err == nil || err.Error() != "parse machine file: "+want {
+		t.Errorf("%q: error %v, want %s", text, err, want)
 	}
 }
 
