@@ -129,6 +129,11 @@ func Read(t testing.TB, name string, vfsPerPF int) (fs.FS, *topology.Tree) {
 	return sys, tree
 }
 
+// IsGPU reports whether a device is a GPU of a vendor with a plugin: a BMC has a display controller too.
+func IsGPU(d *topology.Device) bool {
+	return d.Class.IsGPU() && (d.Vendor == 0x1002 || d.Vendor == 0x10de)
+}
+
 // Load returns a machine with the given number of VFs on each RDMA-capable PF. A machine recorded with VFs
 // keeps the recorded VFs.
 func Load(name string, vfsPerPF int) (*recording.Machine, error) {

@@ -69,7 +69,7 @@ func TestNearestFunctions(t *testing.T) {
 			tree := read(t, load(t, name, 0))
 			got := map[topology.Address]nearest{}
 			for gpu := range tree.Devices() {
-				if gpu.Class.IsGPU() && (gpu.Vendor == 0x1002 || gpu.Vendor == 0x10de) {
+				if IsGPU(gpu) {
 					got[gpu.Address] = nearestTo(tree, gpu.Address)
 				}
 			}
@@ -301,29 +301,5 @@ func TestLoadUnknown(t *testing.T) {
 	if _, err := Load("nv-h9000", 0); err == nil ||
 		!strings.Contains(err.Error(), `load machine "nv-h9000": there are `+strings.Join(Names(), ", ")) {
 		t.Errorf("Load of an unknown machine: %v", err)
-	}
-}
-
-func BenchmarkLoad(b *testing.B) {
-	for _, name := range Names() {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := Load(name, 4); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkCapture(b *testing.B) {
-	m, err := Load("amd-mi300x-smc-thor2-cpx-derived", 16)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if _, err := recording.Capture(m.FS()); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

@@ -23,9 +23,6 @@ const (
 	VFs  = "tandem.dev/rdma_vf"
 )
 
-// The vendors of GPUs: a BMC has a display controller too.
-var vendors = []uint16{0x1002, 0x10de}
-
 // Facts returns the facts of a recorded machine with vfsPerPF VFs on each NIC, and the assignments in a
 // kubelet's folder, "" for none. IDs are addresses; VFs have hints if hints is set. The functions change what
 // the plugins announce.
@@ -80,13 +77,26 @@ func Announce(resources ...Resource) []*device.Resource {
 	return set.All()
 }
 
+// IDs returns the IDs of devices, sorted, by their numbers in the published object.
+func IDs(resources []Resource, numbers map[string][]int) map[string][]string {
+	ids := map[string][]string{}
+	for _, r := range resources {
+		sorted := slices.SortedFunc(slices.Values(r.Devices), device.Compare)
+		for _, number := range numbers[r.Name] {
+			ids[r.Name] = append(ids[r.Name], sorted[number].ID)
+		}
+		slices.Sort(ids[r.Name])
+	}
+	return ids
+}
+
 // Resources returns the GPUs and VFs of a machine as announced by plugins.
 func Resources(tree *topology.Tree, hints bool) []Resource {
 	gpus, vfs := Resource{Name: GPUs, Kind: device.GPU}, Resource{Name: VFs, Kind: device.VF}
 	for d := range tree.Devices() {
 		one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
 		switch {
-		case d.Class.IsGPU() && slices.Contains(vendors, d.Vendor):
+		case machines.IsGPU(d):
 			gpus.Devices = append(gpus.Devices, one)
 		case d.IsVF():
 			if !hints {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,10 +19,7 @@ import (
 
 func read(t testing.TB, machine string, vfs int) *topology.Tree {
 	t.Helper()
-	tree, err := machines.Tree(machine, vfs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, tree := machines.Read(t, machine, vfs)
 	return tree
 }
 
@@ -29,7 +27,7 @@ func read(t testing.TB, machine string, vfs int) *topology.Tree {
 func functions(tree *topology.Tree) (gpus, nics []topology.Address) {
 	for d := range tree.Devices() {
 		switch {
-		case d.Class.IsGPU() && (d.Vendor == 0x1002 || d.Vendor == 0x10de):
+		case machines.IsGPU(d):
 			gpus = append(gpus, d.Address)
 		case d.Class.IsNetwork() && !d.IsVF():
 			nics = append(nics, d.Address)
@@ -74,9 +72,9 @@ func TestRoundTrip(t *testing.T) {
 		if len(gpus)+len(nics) == 0 {
 			t.Fatalf("%s has nothing", name)
 		}
-		text := written(t, tree, append(append([]topology.Address{}, gpus...), nics...)...)
+		text := written(t, tree, slices.Concat(gpus, nics)...)
 		flat := map[topology.Address]topology.Place{}
-		for i, a := range append(append([]topology.Address{}, gpus...), nics...) {
+		for i, a := range slices.Concat(gpus, nics) {
 			flat[a] = topology.Place{RootComplex: fmt.Sprintf("pci%04x:00", 0x1000+i)}
 		}
 		restored, same := apply(t, text, tree.Move(flat)), apply(t, text, tree)
@@ -219,15 +217,36 @@ func TestWrite(t *testing.T) {
 	if diff := cmp.Diff(string(want), written(t, tree, gpu, vf)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, c := range []struct {
-		address topology.Address
-		want    string
-	}{
-		{topology.Address{Bus: 0xfe}, "write topology file: this machine has no PCI function 0000:fe:00.0"},
-	} {
-		if err := Write(&bytes.Buffer{}, tree, []topology.Address{c.address}); err == nil || err.Error() != c.want {
-			t.Errorf("%s: %v", c.address, err)
+	const missing = "write topology file: this machine has no PCI function 0000:fe:00.0"
+	err = Write(&bytes.Buffer{}, tree, []topology.Address{{Bus: 0xfe}})
+	if err == nil || err.Error() != missing {
+		t.Errorf("%v, want %s", err, missing)
+	}
+}
+
+// TestOneFunctionOfTwo: a file has one place for a NIC, also if one of its PFs alone has a DMA function.
+func TestOneFunctionOfTwo(t *testing.T) {
+	t.Parallel()
+	gpu, nic := topology.Address{Domain: 8, Bus: 6}, topology.Address{Bus: 3}
+	other := topology.Address{Bus: 3, Function: 1}
+	recorded := read(t, "nv-gb200-oke-derived", 0)
+	var functions []*topology.Device
+	var places []topology.Place
+	for d := range recorded.Devices() {
+		changed := *d
+		if d.Address == other {
+			changed.V3 = "of no DMA function"
 		}
+		functions = append(functions, &changed)
+		places = append(places, topology.Place{RootComplex: d.RootComplex(), Bridges: d.Bridges(), NUMA: d.NUMA})
+	}
+	tree := topology.Assemble(functions, places, recorded.NUMANodes())
+	if got := tree.Distance(gpu, other).Level; got != topology.NODE {
+		t.Fatalf("PF without a DMA function: %s", got)
+	}
+	text := written(t, tree, gpu, nic, other)
+	if got := apply(t, text, tree).Distance(gpu, nic).Level; got != topology.PIX {
+		t.Errorf("%s:\n%s", got, text)
 	}
 }
 
