@@ -18,7 +18,11 @@ func redirectingWorld() *world {
 		add := func(f function) { f.complex = at(0); w.functions = append(w.functions, f) }
 		upstream, toGPU, toPF := at(1), at(2), at(3)
 		add(function{address: upstream, class: "0x060400"})
-		add(function{address: toGPU, bridges: []topology.Address{upstream}, class: "0x060400", redirect: i == 0})
+		port := function{address: toGPU, bridges: []topology.Address{upstream}, class: "0x060400"}
+		if i == 0 {
+			port.config = redirecting
+		}
+		add(port)
 		add(function{address: toPF, bridges: []topology.Address{upstream}, class: "0x060400"})
 		add(function{address: at(4), bridges: []topology.Address{upstream, toGPU}, class: "0x120000"})
 		w.gpus = append(w.gpus, Device{ID: fmt.Sprintf("GPU %d", i), Address: at(4)})

@@ -3,8 +3,6 @@
 package placement
 
 import (
-	"fmt"
-	"strconv"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/topology"
@@ -77,47 +75,4 @@ func TestSeveralResources(t *testing.T) {
 func (m *recorded) pf(d Device) topology.Address {
 	f, _ := m.tree.Device(d.Address)
 	return f.Function()
-}
-
-// BenchmarkSeveral asks for several resources of a kind.
-func BenchmarkSeveral(b *testing.B) {
-	w := shape{8, 1, 1, 8}.world()
-	w.allToAll()
-	parts := shape{8, 1, 8, 8}.world()
-	parts.allToAll()
-	tree, partTree := w.tree(b, same), parts.tree(b, same)
-	pf := func(d Device) topology.Address { f, _ := tree.Device(d.Address); return f.Function() }
-	for _, c := range []struct {
-		name      string
-		gpus, vfs []Half
-		of        *world
-	}{
-		{"eight rails", pools(w.gpus, 8), byPF(w.vfs, pf), w},
-		{"four rails", pools(w.gpus, 4), byPF(w.vfs, pf)[:4], w},
-		{"eight rails, four GPUs", pools(w.gpus, 4), byPF(w.vfs, pf), w},
-		{"two pools", pools(w.gpus, 4), pools(w.vfs, 2, 2), w},
-		{"four pools", pools(w.gpus, 8), pools(w.vfs, 2, 2, 2, 2), w},
-		{"two kinds of partition", pools(parts.gpus, 4, 4), pools(parts.vfs, 8), parts},
-		{"three kinds of partition and two pools", pools(parts.gpus, 7, 3, 2), pools(parts.vfs, 6, 6), parts},
-		{"half of two kinds of partition", pools(parts.gpus, 16, 16), pools(parts.vfs, 32), parts},
-	} {
-		at := tree
-		if c.of == parts {
-			at = partTree
-		}
-		b.Run(strconv.Itoa(len(c.gpus))+"+"+fmt.Sprint(len(c.vfs), " ", c.name), func(b *testing.B) {
-			b.ReportAllocs()
-			optimal := 0.0
-			for b.Loop() {
-				choice, err := Choose(at, Request{GPUs: c.gpus, VFs: c.vfs, Links: c.of.links})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if choice.Optimal {
-					optimal = 1
-				}
-			}
-			b.ReportMetric(optimal, "optimal")
-		})
-	}
 }

@@ -32,11 +32,13 @@ type function struct {
 	numa     int
 	pf       topology.Address // of a VF
 	degraded bool
-	redirect bool // of a bridge: ACS redirects what comes from below
 	id       ids
 	v3       string // keyword of a PF or DMA function
 	config   string // in the words of package recording
 }
+
+// redirecting is the config of a port with the ACS bits that the kernel sets where there is an IOMMU.
+const redirecting = "ACS=0x001d\n"
 
 // builder makes up a world.
 type builder struct {
@@ -84,9 +86,11 @@ func (b *builder) fill(c topology.Address, bus uint8, bridges []topology.Address
 		at := topology.Address{Domain: c.Domain, Bus: bus, Device: uint8(device)}
 		switch k := b.r.IntN(10); {
 		case k < 4 && depth > 0:
-			b.functions = append(b.functions, function{
-				address: at, complex: c, bridges: bridges, class: "0x060400", numa: numa, redirect: b.r.IntN(5) == 0,
-			})
+			port := function{address: at, complex: c, bridges: bridges, class: "0x060400", numa: numa}
+			if b.r.IntN(5) == 0 {
+				port.config = redirecting
+			}
+			b.functions = append(b.functions, port)
 			b.fill(c, b.bus(c.Domain), append(slices.Clone(bridges), at), numa, depth-1)
 		case k < 7:
 			b.gpu(function{address: at, complex: c, bridges: bridges, class: "0x030200", numa: numa})
@@ -186,10 +190,7 @@ func (w *world) tree(t testing.TB, rename func(topology.Address) topology.Addres
 			b.File(dir+"/current_link_width", "8\n")
 			b.File(dir+"/max_link_width", "16\n")
 		}
-		switch {
-		case f.redirect:
-			b.File(dir+"/config", redirecting())
-		case f.config != "" && f.pf == (topology.Address{}):
+		if f.config != "" && f.pf == (topology.Address{}) {
 			b.File(dir+"/config", f.config)
 		}
 		if f.id != (ids{}) {
@@ -209,14 +210,6 @@ func (w *world) tree(t testing.TB, rename func(topology.Address) topology.Addres
 		t.Fatal(err)
 	}
 	return tree
-}
-
-// redirecting is the configuration space of a port with the ACS bits that the kernel sets where there is an
-// IOMMU.
-func redirecting() string {
-	config := make([]byte, 4096)
-	copy(config[0x100:], "\x0d\x00\x01\x00\x5f\x00\x1d\x00")
-	return string(config)
 }
 
 func same(a topology.Address) topology.Address { return a }
