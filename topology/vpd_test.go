@@ -24,6 +24,9 @@ func TestReadVPD(t *testing.T) {
 		{"a small resource first", "\x40\x90\x04\x00V3\x01a\x78", VPD{}},
 		{"removed", strings.Repeat("\xff", 64), VPD{}},
 		{"nothing", "", VPD{}},
+		{"cut in the head", "\x90\x03", VPD{}},
+		{"an empty keyword", "\x90\x03\x00V3\x00", VPD{}},
+		{"cut in a keyword", "\x90\x01\x00V3\x01a", VPD{}},
 	} {
 		if got := findKeywords([]byte(c.vpd)); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
