@@ -177,17 +177,6 @@ func (k *Kubelet) Booked(resource string) map[string]bool {
 	return booked
 }
 
-// OfInit reports whether no app container or sidecar of a pod has the device, so that only an init container
-// can have it.
-func (k *Kubelet) OfInit(p *Pod, resource, id string) bool {
-	for _, c := range p.Containers {
-		if c.Role != Init && slices.Contains(c.Devices[resource], id) {
-			return false
-		}
-	}
-	return true
-}
-
 // free returns the devices that the kubelet considers free.
 func (k *Kubelet) free(resource string) []device.Device {
 	taken := k.Booked(resource)
