@@ -3,8 +3,8 @@
 package tenant_test
 
 import (
-	"bufio"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"regexp"
@@ -16,15 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// measurement is what a daemon has used since its start.
-type measurement struct {
-	cpu       time.Duration
-	allocated int // bytes
-	known     int // questions answered with the requests of the asking pod
-}
-
-// measure reads the daemon's metrics; known are questions with requests from a source.
-func (d *daemon) measure(t testing.TB, source string) (m measurement) {
+// cpuTime reads the CPU time that the daemon has used, from its metrics.
+func (d *daemon) cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	found := regexp.MustCompile(`msg="serving metrics and probes" address=(\S+)`).FindStringSubmatch(d.text())
 	if found == nil {
@@ -35,16 +28,17 @@ func (d *daemon) measure(t testing.TB, source string) (m measurement) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	values := map[string]float64{}
-	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		values[name], _ = strconv.ParseFloat(value, 64) // 0 for a comment
+	metrics, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return measurement{
-		cpu:       time.Duration(values["process_cpu_seconds_total"] * float64(time.Second)),
-		allocated: int(values["go_memstats_alloc_bytes_total"]),
-		known:     int(values[fmt.Sprintf("tandem_questions_total{source=%q}", source)]),
+	_, value, _ := strings.Cut(string(metrics), "\nprocess_cpu_seconds_total ")
+	value, _, _ = strings.Cut(value, "\n")
+	seconds, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // peak returns the largest memory that the daemon has had, in MiB.
@@ -62,16 +56,15 @@ func (d *daemon) peak(t testing.TB) int {
 	return kib >> 10
 }
 
-// settle waits until the daemon has ended the work of abandoned questions, or has used much time, and returns
-// what it has used.
-func (d *daemon) settle(t testing.TB, source string) measurement {
+// settle waits until the daemon has ended the work of abandoned questions, or has used much time.
+func (d *daemon) settle(t testing.TB) {
 	t.Helper()
 	const much = 5 * time.Second
-	for last := d.measure(t, source); ; {
+	for last := d.cpuTime(t); ; {
 		<-time.After(300 * time.Millisecond)
-		next := d.measure(t, source)
-		if next.cpu == last.cpu || next.cpu > much {
-			return next
+		next := d.cpuTime(t)
+		if next == last || next > much {
+			return
 		}
 		last = next
 	}

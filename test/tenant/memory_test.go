@@ -24,7 +24,7 @@ func TestMemory(t *testing.T) {
 		n.question(t)
 		d.isBelow(t, half)
 	}
-	d.settle(t, podsAPI)
+	d.settle(t)
 	d.isBelow(t, half)
 }
 
