@@ -23,8 +23,7 @@ type figure struct {
 type census struct {
 	packages, rows []row // of shipped code by package; of all code, and of parts of it
 	figures        []figure
-	helpers        figure // which has no limit
-	p90            int    // lines
+	p90            int // lines
 }
 
 // row is the size of a group of packages.
@@ -68,8 +67,7 @@ func (c *census) addNames(r *repository, own []*source, foreign map[string]bool)
 		heads = append(heads, r.changesInHeads(s.syntax)...)
 	}
 	p90, longest := lengthsOf(all)
-	helpers := r.oneCallerHelpers(own)
-	c.p90, c.helpers = p90, figure{"short functions with one caller that could hold them", len(helpers), helpers}
+	c.p90 = p90
 	c.addAll("functions with a name of one word", oneWordNames(all, foreign))
 	c.addAll("assignments in the head of an if or switch", heads)
 	c.addAll("exported names", exported.all)
@@ -126,9 +124,8 @@ func (c *census) write(out io.Writer, limits []limit, names *regexp.Regexp) {
 		l := find(limits, f.name)
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", f.name, l.before, l.value, f.value)
 	}
-	fmt.Fprintf(w, "%s\t\t\t%d\n", c.helpers.name, c.helpers.value)
 	w.Flush()
-	for _, f := range append(c.figures, c.helpers) {
+	for _, f := range c.figures {
 		if len(f.names) > 0 && names.MatchString(f.name) {
 			fmt.Fprintf(out, "\n%s:\n  %s\n", f.name, strings.Join(f.names, "\n  "))
 		}

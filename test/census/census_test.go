@@ -169,28 +169,6 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// TestHelpers: a helper has one caller, once, in its package, and is short.
-func TestHelpers(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("\n", helperLines)
-	for content, want := range map[string]int{
-		"func f() { g() }; func g() {}": 1, "func f() { h(g) }; func g() {}": 1,
-		"type T struct{}; func (t T) f() { t.g() }; func (t T) g() {}": 1,
-		"func f() { g(); g() }; func g() {}":                           0,
-		"func f() { g() }; func h() { g() }; func g() {}":              0,
-		"func g() { g() }":                                        0,
-		"func f() { g := 1; _ = g }; func g() {}":                 0,
-		"func f() { G() }; func G() {}":                           0,
-		"func f() { g() }; func g() {" + long + "}":               0,
-		"func f() { g() " + long + long + long + "}; func g() {}": 0,
-	} {
-		r := of(t, map[string]string{"a/a.go": "package a\n" + content, "b/b.go": "package b\nfunc b() { g() }"})
-		if got := r.oneCallerHelpers(r.sources); len(got) != want {
-			t.Errorf("%q: %v, want %d", content, got, want)
-		}
-	}
-}
-
 // TestExportedNames: whose names count, and who is a user.
 func TestExportedNames(t *testing.T) {
 	t.Parallel()

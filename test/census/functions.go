@@ -81,35 +81,3 @@ func changesState(statement ast.Stmt) bool {
 		return statement != nil
 	}
 }
-
-// The most lines of a helper, and of a function that holds one.
-const (
-	helperLines = 14
-	holderLines = 30
-)
-
-// oneCallerHelpers returns the short functions that one function of their package names once, and can hold.
-func (r *repository) oneCallerHelpers(sources []*source) (found []string) {
-	for _, files := range byFolder(sources) {
-		all := r.functions(files)
-		uses := map[string][]function{} // by name
-		for _, user := range all {
-			ast.Inspect(user.FuncDecl, func(node ast.Node) bool {
-				id, ok := node.(*ast.Ident)
-				if ok && id != user.Name && (id.Obj == nil || id.Obj.Kind == ast.Fun) {
-					uses[id.Name] = append(uses[id.Name], user)
-				}
-				return true
-			})
-		}
-		for _, f := range all {
-			users := uses[f.Name.Name]
-			if !f.Name.IsExported() && f.lines <= helperLines && len(users) == 1 &&
-				users[0].Name != f.Name && users[0].lines+f.lines <= holderLines {
-				found = append(found, f.id())
-			}
-		}
-	}
-	slices.Sort(found)
-	return found
-}
