@@ -5,7 +5,6 @@ package docs
 import (
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,13 +17,8 @@ import (
 // TestEveryRoomIsInTheTree: the tree of CONTRIBUTING has each folder with Go code, those of test without
 // their parts, and no other.
 func TestEveryRoomIsInTheTree(t *testing.T) {
-	_, tree, found := strings.Cut(contributing(t), "```text\n")
-	tree, _, ended := strings.Cut(tree, "```")
-	if !found || !ended {
-		t.Fatal("CONTRIBUTING.md draws no tree")
-	}
 	var names []string
-	for line := range strings.Lines(tree) {
+	for line := range strings.Lines(treeOf(t)) {
 		column, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		names = append(names, strings.Split(column, ", ")...)
 	}
@@ -52,26 +46,26 @@ func TestEveryRoomIsInTheTree(t *testing.T) {
 	}
 }
 
+// treeOf returns the tree of the layout.
+func treeOf(t *testing.T) string {
+	t.Helper()
+	return match(t, "CONTRIBUTING.md", "(?s)```text\n(.*?)```")
+}
+
+// sectionOf returns a section of CONTRIBUTING.
+func sectionOf(t *testing.T, title string) string {
+	t.Helper()
+	return match(t, "CONTRIBUTING.md", `(?s)\n## `+title+`\n(.*?)\n## `)
+}
+
 // folders returns all folders of the repository, and whether they have Go code.
 func folders(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
-	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() &&
-			(name == "bin" || entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".") && name != "."):
-			return fs.SkipDir
-		case entry.IsDir():
-			all[name] = false
-		case path.Ext(name) == ".go":
-			all[path.Dir(name)] = true
+	for _, name := range repositoryFiles(t) {
+		for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
+			all[folder] = all[folder] || isGo(name) && folder == path.Dir(name)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return all
 }
@@ -79,8 +73,7 @@ func folders(t *testing.T) map[string]bool {
 // TestWalks: every walk through the code has at most ten steps. Each step names a function that is there, and
 // so does the text.
 func TestWalks(t *testing.T) {
-	_, section, _ := strings.Cut(contributing(t), "\n## Walks\n")
-	section, _, _ = strings.Cut(section, "\n## ")
+	section := sectionOf(t, "Walks")
 	walks := strings.Split(section, "\n### ")[1:]
 	if len(walks) < 3 {
 		t.Fatalf("%d walks", len(walks))
@@ -107,8 +100,7 @@ func TestWalks(t *testing.T) {
 
 // TestPromises: the tests of the promises are there.
 func TestPromises(t *testing.T) {
-	_, section, _ := strings.Cut(contributing(t), "\n## Promises\n")
-	section, _, _ = strings.Cut(section, "\n## ")
+	section := sectionOf(t, "Promises")
 	rows := regexp.MustCompile("(?m)^\\| .* \\| `(Test\\w+)` in `([\\w/]+)`").FindAllStringSubmatch(section, -1)
 	if len(rows) < 10 {
 		t.Fatalf("%d promises", len(rows))
@@ -130,27 +122,13 @@ func hasFunction(t *testing.T, name, file string) bool {
 	return regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + name + `\(`).MatchString(read(t, file))
 }
 
-func contributing(t *testing.T) string {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "CONTRIBUTING.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
-}
-
 // What a new vendor touches is told whole: each file that is named exists, and no other file of the product
 // imports a vendor's package or holds a vendor's name by itself.
 func TestANewVendorTouchesTheFilesThatAreNamed(t *testing.T) {
-	_, section, found := strings.Cut(contributing(t), "## A new vendor\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	if !found {
-		t.Fatal("CONTRIBUTING.md has no section for a new vendor")
-	}
-	root, named := os.DirFS(filepath.Join("..", "..")), map[string]bool{}
+	section, named := sectionOf(t, "A new vendor"), map[string]bool{}
 	files := regexp.MustCompile("`([\\w./-]+/[\\w.-]+\\.(?:go|json|tpl))`").FindAllStringSubmatch(section, -1)
 	for _, match := range files {
-		if _, err := fs.Stat(root, match[1]); err != nil {
+		if _, err := os.Stat(filepath.Join(root, match[1])); err != nil {
 			t.Error(err)
 		}
 		named[match[1]] = true
@@ -159,22 +137,15 @@ func TestANewVendorTouchesTheFilesThatAreNamed(t *testing.T) {
 		t.Errorf("%d files, want eight at the most", rows)
 	}
 	naming := regexp.MustCompile(`"(?:amd|amdgpu|nvidia)"|plugins/gpu/(?:amd|nvidia)"`)
-	for _, top := range []string{"cmd", "coordination", "plugins", "topology"} {
-		err := fs.WalkDir(root, top, func(name string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") ||
-				named[name] || ofVendor.MatchString(name) {
-				return err
+	for _, name := range goFiles(t, "cmd", "coordination", "plugins", "topology") {
+		if named[name] || ofVendor.MatchString(name) {
+			continue
+		}
+		for line := range strings.Lines(read(t, name)) {
+			code, _, _ := strings.Cut(line, "//")
+			if naming.MatchString(code) {
+				t.Errorf("%s names a vendor, and CONTRIBUTING.md does not name the file: %s", name, code)
 			}
-			for line := range strings.Lines(read(t, name)) {
-				code, _, _ := strings.Cut(line, "//")
-				if naming.MatchString(code) {
-					t.Errorf("%s names a vendor, and CONTRIBUTING.md does not name the file: %s", name, code)
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 }
@@ -198,10 +169,8 @@ func TestLayoutPointsDown(t *testing.T) {
 // linesOfPackages returns the line of each package of the product in the tree.
 func linesOfPackages(t *testing.T) map[string]int {
 	t.Helper()
-	_, tree, _ := strings.Cut(contributing(t), "```text\n")
-	tree, _, _ = strings.Cut(tree, "```")
 	lines, top := map[string]int{}, ""
-	for number, line := range strings.Split(tree, "\n") {
+	for number, line := range strings.Split(treeOf(t), "\n") {
 		names := strings.Split(regexp.MustCompile(`^ *(?:[^ ,]+(?:, )?)*`).FindString(line), ", ")
 		if !strings.HasPrefix(line, " ") {
 			top = names[0]
@@ -245,11 +214,7 @@ func filesOf(folder string) []string {
 func importsOf(t *testing.T, folder string) (folders []string) {
 	t.Helper()
 	for _, file := range filesOf(folder) {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, content, parser.ImportsOnly)
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,9 +3,6 @@
 package docs
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -63,18 +60,8 @@ func productCode(t *testing.T) string {
 func goCode(t *testing.T, folders ...string) string {
 	t.Helper()
 	var all strings.Builder
-	for _, folder := range folders {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			content, err := os.ReadFile(path)
-			all.Write(content)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, name := range goFiles(t, folders...) {
+		all.WriteString(read(t, name))
 	}
 	return all.String()
 }

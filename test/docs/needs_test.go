@@ -4,12 +4,8 @@ package docs
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -53,15 +49,11 @@ func TestNeeds(t *testing.T) {
 // match is what the group of a pattern matches in a file.
 func match(t *testing.T, file, pattern string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(pattern).FindSubmatch(content)
+	found := regexp.MustCompile(pattern).FindStringSubmatch(read(t, file))
 	if found == nil {
 		t.Fatalf("%s has nothing like %s", file, pattern)
 	}
-	return string(found[1])
+	return found[1]
 }
 
 var remark = regexp.MustCompile(`\s*\([^)]*\)`)
@@ -77,30 +69,16 @@ func words(enumeration string) []string {
 func run(t *testing.T) map[string]string {
 	t.Helper()
 	programs, files := map[string]string{}, token.NewFileSet()
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		name, _ := filepath.Rel(root, path)
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (name == "test/vm" || name == "bin" || strings.HasPrefix(entry.Name(), ".git")):
-			return filepath.SkipDir
-		case !strings.HasSuffix(name, ".go") ||
-			!strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "test/"):
-			return nil
+	for _, name := range repositoryFiles(t) {
+		if !strings.HasSuffix(name, "_test.go") && !(isGo(name) && strings.HasPrefix(name, "test/")) ||
+			strings.HasPrefix(name, "test/vm/") {
+			continue
 		}
-		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		for node := range ast.Preorder(file) {
+		for node := range ast.Preorder(parsed(t, files, name)) {
 			if program, ok := commanded(node); ok {
 				programs[program] = files.Position(node.Pos()).String()
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	if programs["go"] == "" || programs["sh"] == "" {
 		t.Errorf("found only %v", programs)

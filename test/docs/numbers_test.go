@@ -3,9 +3,6 @@
 package docs
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -185,25 +182,15 @@ func TestNamedTests(t *testing.T) {
 func testFunctions(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != root && (entry.Name() == "bin" || strings.HasPrefix(entry.Name(), ".")):
-			return fs.SkipDir
-		case !strings.HasSuffix(path, "_test.go"):
-			return nil
+	for _, name := range repositoryFiles(t) {
+		if !strings.HasSuffix(name, "_test.go") {
+			continue
 		}
-		content, err := os.ReadFile(path)
-		for line := range strings.Lines(string(content)) {
+		for line := range strings.Lines(read(t, name)) {
 			if strings.HasPrefix(line, "func ") {
 				all.WriteString(line)
 			}
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return all.String()
 }

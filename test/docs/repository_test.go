@@ -3,6 +3,9 @@
 package docs
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path"
@@ -39,13 +42,10 @@ func TestWorkflowHasEveryPart(t *testing.T) {
 // The Makefile, which has the modules linted and tidied, lists every module and no other.
 func TestEveryModuleIsListed(t *testing.T) {
 	all := modules(t)
-	makefile, err := os.ReadFile(path.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var listed []string
-	for _, list := range regexp.MustCompile(`(?m)^(?:MODULES|PINS) *:= (.*)$`).FindAllSubmatch(makefile, -1) {
-		listed = append(listed, strings.Fields(string(list[1]))...)
+	lists := regexp.MustCompile(`(?m)^(?:MODULES|PINS) *:= (.*)$`).FindAllStringSubmatch(read(t, "Makefile"), -1)
+	for _, list := range lists {
+		listed = append(listed, strings.Fields(list[1])...)
 	}
 	slices.Sort(listed)
 	if !slices.Equal(listed, all) {
@@ -56,22 +56,58 @@ func TestEveryModuleIsListed(t *testing.T) {
 // modules returns the folders of all modules, sorted.
 func modules(t *testing.T) (all []string) {
 	t.Helper()
+	for _, name := range repositoryFiles(t) {
+		if path.Base(name) == "go.mod" {
+			all = append(all, path.Dir(name))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// repositoryFiles returns the files of the repository, except for those of others, in folders with the name
+// testdata, and those that are built.
+func repositoryFiles(t *testing.T) (all []string) {
+	t.Helper()
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (name == "bin" || strings.HasPrefix(entry.Name(), ".") && name != "."):
+		case entry.IsDir() && slices.Contains([]string{"bin", ".git", "testdata"}, entry.Name()):
 			return fs.SkipDir
-		case entry.Name() == "go.mod":
-			all = append(all, path.Dir(name))
+		case entry.Type().IsRegular():
+			all = append(all, name)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(all)
 	return all
+}
+
+// goFiles returns the Go files below folders, without tests.
+func goFiles(t *testing.T, folders ...string) (all []string) {
+	t.Helper()
+	for _, name := range repositoryFiles(t) {
+		isBelow := func(folder string) bool { return strings.HasPrefix(name, folder+"/") }
+		if isGo(name) && !strings.HasSuffix(name, "_test.go") && slices.ContainsFunc(folders, isBelow) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func isGo(name string) bool { return path.Ext(name) == ".go" }
+
+// parsed returns the syntax of a file.
+func parsed(t *testing.T, files *token.FileSet, name string) *ast.File {
+	t.Helper()
+	file, err := parser.ParseFile(files, path.Join(root, name), nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // The tests of other modules read files outside their module, which the go command's cache of test results
@@ -99,28 +135,16 @@ const licence = "SPDX-License-Identifier: Apache-2.0"
 func TestSourcesNameTheirLicence(t *testing.T) {
 	t.Parallel()
 	count := map[string]int{}
-	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && slices.Contains([]string{"bin", ".git", "testdata"}, entry.Name()):
-			return fs.SkipDir
-		case !entry.Type().IsRegular():
-			return nil
-		}
+	for _, name := range repositoryFiles(t) {
 		text := read(t, name)
 		if !isSource(name, text) {
-			return nil
+			continue
 		}
 		count[path.Ext(name)]++
 		lines := append(strings.SplitN(text, "\n", 3), "")
 		if !strings.Contains(lines[0]+lines[1], licence) {
 			t.Errorf("%s does not name its licence: want %s", name, licence)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	if count[".go"] < 1000 || count[".sh"] < 3 || count[""] < 6 {
 		t.Errorf("found only %v", count)
