@@ -18,7 +18,7 @@ func (m model) judgeAllocation(s state, in input) []breach {
 		}
 		return []breach{{Refused, e.Refusal}}
 	}
-	found := append(owners, m.judgeFailed(in)...)
+	found := owners
 	if e.Alone {
 		return append(found, breach{NoAnswer, or(e.Text, "the coordinator has no part")})
 	}
@@ -37,7 +37,7 @@ func (m model) justified(s state, in input) bool {
 		return false
 	}
 	request := m.request(s, in, in.nodes).with(in.event.Resource,
-		m.placed(in, in.event.Resource, in.event.Devices))
+		m.placed(in.event.Resource, in.event.Devices))
 	best, err := m.best(request)
 	return err != nil || best.apart() > 0
 }
@@ -62,7 +62,7 @@ func (m model) judgeVerdict(s state, in input) []breach {
 		held := halves{}
 		for name := range c.Requests {
 			ids := s.of(name, func(o owner) bool { return o.uid == e.UID && o.container == c.Name })
-			held[name] = placement.Half{Count: len(ids), Held: m.placed(in, name, ids)}
+			held[name] = placement.Half{Count: len(ids), Held: m.placed(name, ids)}
 		}
 		if got, err := m.best(held); err != nil || got.apart() > 0 {
 			found = append(found, breach{NotEnforced, fmt.Sprintf("%s/%s has pairs %v", e.Pod, c.Name, got)})

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package history records the events of a node, and judges the events by a sequential model of Tandem's
-// promises to users. The simulation of package admission, the campaign with the real kubelet and the emulated
-// nodes of test/vm record with the same [Recorder].
+// promises to users. The campaigns of packages admission and holders, with the model of the kubelet (package
+// model), and the emulated nodes of test/vm record with the same [Recorder].
 //
 // # Model
 //
@@ -25,8 +25,6 @@
 //     other devices of the offer ([NotBest]). The judge of pairs is package placement, which its own tests
 //     compare with exhaustive search. A device that is free in all these states is free for the answer
 //     ([Stuck]).
-//   - No container gets a failed device ([FailedGiven]), nor a degraded device in place of a good device that
-//     is as near ([NotBest]). Health is known from the end of a [Health] event on.
 //   - A pod that requires alignment has all pairs of each container on one switch each, or is rejected
 //     ([NotEnforced]).
 //   - A device in the kubelet's records, or in an Allocate, has its owner until the pod's end: no answer
@@ -53,8 +51,6 @@
 //   - The NUMA nodes in [NotBest]: if a pod ends between the kubelet's choice of NUMA nodes and the answer,
 //     the answer can also be the best on the nodes that the kubelet would choose now. Tandem computes the
 //     nodes from devices that are free at the question, and the kubelet has used a former state.
-//   - While the health changes: [FailedGiven], and the number of degraded devices in [NotBest]; while devices
-//     fail or come back, also all of [NotBest], and [Refused] for pods that require alignment.
 //   - [NotEnforced] until a restarted kubelet has listed all pods: annotations are unknown.
 //   - With names alone ([Rules.Names]): [NotEnforced], the container's name in [Another], and [NotBest] for
 //     a container with other numbers of GPUs and VFs, with a resource that the kubelet allocated without a

@@ -18,7 +18,6 @@ const (
 	Killed       Kind = "killed"       // a process: Text
 	Started      Kind = "started"      // a process: Text; a kubelet until all pods are listed again
 	Fault        Kind = "fault"        // another fault: Text
-	Health       Kind = "health"       // the health of devices changes in the interval: Failed, Degraded
 	Storm        Kind = "storm"        // faults begin: Exempt
 	Calm         Kind = "calm"         // all faults have ended, and Tandem has read all sources since
 )
@@ -46,9 +45,6 @@ type Event struct {
 	Offer   *Offer              `json:"offer,omitempty"`
 	Devices []string            `json:"devices,omitempty"` // answered or allocated, of Resource
 	Held    map[string][]string `json:"held,omitempty"`    // devices in the kubelet's records, by resource
-
-	Failed   map[string][]string `json:"failed,omitempty"`   // all failed devices afterwards, by resource
-	Degraded map[string][]string `json:"degraded,omitempty"` // all degraded devices afterwards, by resource
 
 	Free    map[string][]string `json:"free,omitempty"`  // devices that the answer took for free; nil if unknown
 	Alone   bool                `json:"alone,omitempty"` // the plugin acted without the coordinator's answer

@@ -3,8 +3,6 @@
 package history_test
 
 import (
-	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/test/history"
@@ -111,34 +109,6 @@ func TestNodesAreJudgedAlone(t *testing.T) {
 	}
 	if got := breachOf(t, s, m, history.Rules{}); got != "" {
 		t.Errorf("%q", got)
-	}
-}
-
-// TestLines: a history that was written and read is the same history.
-func TestLines(t *testing.T) {
-	m := machine(t)
-	gpu, vf := near(t, m, 0)
-	s := newScript(m)
-	s.arrive("a", true)
-	s.ask("a", gpus, gpu)
-	s.allocate("a", vfs, vf, "apart")
-	s.Call(event(history.Release, "a"))
-	var lines strings.Builder
-	if err := s.History().Write(&lines); err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Count(lines.String(), "\n"); got != len(s.History().Events) {
-		t.Errorf("%d lines of %d events", got, len(s.History().Events))
-	}
-	read, err := history.Read(strings.NewReader(lines.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(read, s.History()) {
-		t.Errorf("read %v\nwrote %v", read.Story(), s.History().Story())
-	}
-	if _, err := history.Read(strings.NewReader(lines.String() + "{")); err == nil {
-		t.Error("a line that is cut off is no error")
 	}
 }
 

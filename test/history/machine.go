@@ -32,11 +32,10 @@ func (m Machine) paired(c *Container) bool {
 }
 
 // placed returns devices of a resource for package placement.
-func (m model) placed(in input, resource string, ids []string) []placement.Device {
-	var all []placement.Device
-	for _, d := range m.devices(in, resource) {
+func (m Machine) placed(resource string, ids []string) (all []placement.Device) {
+	for _, d := range m.Devices[resource] {
 		if slices.Contains(ids, d.ID) {
-			all = append(all, d.Placed())
+			all = append(all, placement.Device{ID: d.ID, Address: d.Address})
 		}
 	}
 	return all
@@ -55,14 +54,8 @@ func (h halves) with(resource string, held []placement.Device) halves {
 // pairs counts the pairs of a container by distance, the nearest first.
 type pairs [topology.Levels]int
 
-// outcome is what a container gets by the best choice for its request.
-type outcome struct {
-	pairs
-	ill int // degraded devices
-}
-
-// best returns the best outcome that a request permits.
-func (m Machine) best(request halves) (outcome, error) {
+// best returns the best pairs that a request permits.
+func (m Machine) best(request halves) (p pairs, err error) {
 	var r placement.Request
 	for name, half := range request {
 		if kind, known := m.Kinds[name]; known {
@@ -71,26 +64,12 @@ func (m Machine) best(request halves) (outcome, error) {
 	}
 	choice, err := placement.Choose(m.Tree, r)
 	if err != nil {
-		return outcome{}, fmt.Errorf("judge pairs: %w", err)
+		return p, fmt.Errorf("judge pairs: %w", err)
 	}
-	var o outcome
 	for _, pair := range choice.Pairs {
-		o.pairs[pair.Distance.Level]++
+		p[pair.Distance.Level]++
 	}
-	for _, d := range slices.Concat(choice.GPUs, choice.VFs) {
-		if d.Degraded {
-			o.ill++
-		}
-	}
-	return o, nil
-}
-
-// String returns the outcome in words.
-func (o outcome) String() string {
-	if o.ill == 0 {
-		return o.pairs.String()
-	}
-	return fmt.Sprintf("%v with %d degraded devices", o.pairs, o.ill)
+	return p, nil
 }
 
 // apart returns the number of pairs on different switches.

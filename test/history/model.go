@@ -116,10 +116,10 @@ func (m model) request(s state, in input, nodes []int) halves {
 		if _, known := m.Kinds[name]; !known || count == 0 {
 			continue
 		}
-		half := placement.Half{Count: count, Held: m.placed(in, name, s.of(name, in.isOwner))}
+		half := placement.Half{Count: count, Held: m.placed(name, s.of(name, in.isOwner))}
 		if len(half.Held) == 0 {
-			left := m.placed(in, name, s.of(name, in.isLeft))
-			if half.Held, half.Free = left, m.freeOn(s, in, name, nodes); len(left) > count {
+			left := m.placed(name, s.of(name, in.isLeft))
+			if half.Held, half.Free = left, m.freeOn(s, name, nodes); len(left) > count {
 				half.Held, half.Free = nil, left
 			}
 		}
@@ -137,12 +137,12 @@ func (in input) isOwner(o owner) bool {
 // isLeft reports whether an owner leaves its devices to the container.
 func (in input) isLeft(o owner) bool { return o.uid == in.event.UID && o.init && !in.isOwner(o) }
 
-// freeOn returns the free devices of a resource on NUMA nodes that have not failed.
-func (m model) freeOn(s state, in input, resource string, nodes []int) []placement.Device {
+// freeOn returns the free devices of a resource on NUMA nodes.
+func (m model) freeOn(s state, resource string, nodes []int) []placement.Device {
 	var free []placement.Device
-	for _, d := range m.devices(in, resource) {
-		if _, held := s[owned{resource, d.ID}]; !held && onNodes(d, nodes) && !in.hasFailed(resource, d.ID) {
-			free = append(free, d.Placed())
+	for _, d := range m.Devices[resource] {
+		if _, held := s[owned{resource, d.ID}]; !held && onNodes(d, nodes) {
+			free = append(free, placement.Device{ID: d.ID, Address: d.Address})
 		}
 	}
 	return free

@@ -29,8 +29,8 @@ func (m model) judgePairs(s state, in input) []breach {
 func (m model) judgePairsOn(s state, in input, nodes []int) []breach {
 	e := in.event
 	request := m.request(s, in, nodes)
-	offered := placement.Half{Count: e.Offer.Size, Held: m.placed(in, e.Resource, e.Offer.MustInclude)}
-	offered.Free = slices.DeleteFunc(m.placed(in, e.Resource, e.Offer.Available), func(d placement.Device) bool {
+	offered := placement.Half{Count: e.Offer.Size, Held: m.placed(e.Resource, e.Offer.MustInclude)}
+	offered.Free = slices.DeleteFunc(m.placed(e.Resource, e.Offer.Available), func(d placement.Device) bool {
 		return slices.Contains(offered.Held, d)
 	})
 	request[e.Resource] = offered
@@ -38,12 +38,9 @@ func (m model) judgePairsOn(s state, in input, nodes []int) []breach {
 	if err != nil {
 		return []breach{{NotBest, err.Error()}}
 	}
-	got, err := m.best(request.with(e.Resource, m.placed(in, e.Resource, e.Devices)))
+	got, err := m.best(request.with(e.Resource, m.placed(e.Resource, e.Devices)))
 	if err != nil {
 		return []breach{{NotBest, err.Error()}}
-	}
-	if in.ailing { // nobody knows which health the answer is of
-		got.ill, best.ill = 0, 0
 	}
 	if got != best {
 		return []breach{{NotBest, fmt.Sprintf("the answer permits pairs %v, best %v", got, best)}}
@@ -78,7 +75,7 @@ func (m model) nodesNow(s state, in input) ([]int, bool) {
 			switch o, held := s[owned{name, d.ID}]; {
 			case held && in.isLeft(o):
 				r.Reusable = append(r.Reusable, d.NUMA)
-			case held && in.isOwner(o), !held && !in.hasFailed(name, d.ID):
+			case held && in.isOwner(o), !held:
 				r.Free = append(r.Free, d.NUMA)
 			}
 		}

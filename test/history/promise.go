@@ -13,7 +13,6 @@ const (
 	Contract      Promise = "an answer that breaks the contract"
 	NoAnswer      Promise = "no answer"
 	NotBest       Promise = "not the best"
-	FailedGiven   Promise = "a failed device, given out"
 	Stuck         Promise = "free, taken for held"
 	NotEnforced   Promise = "not enforced"
 	Forgotten     Promise = "held, taken for free"

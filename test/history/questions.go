@@ -17,7 +17,7 @@ func (m model) judgeQuestion(s state, in input) []breach {
 	if reason := e.contract(); reason != "" {
 		return []breach{{Contract, reason}}
 	}
-	found := append(m.judgeFree(s, in), m.judgeFailed(in)...)
+	found := m.judgeFree(s, in)
 	if m.judgesPairs(m.Machine, in) {
 		found = append(found, m.judgePairs(s, in)...)
 	}

@@ -15,9 +15,6 @@ type input struct {
 	surprised bool       // a pod has ended since the kubelet chose the container's NUMA nodes
 	unasked   []string   // requested resources that the kubelet allocates without a question
 	refusal   bool       // Tandem has refused devices to the pod
-	health    *Event     // the health of the node's devices; nil if all are good
-	ailing    bool       // the health changes meanwhile
-	failing   bool       // the set of failed devices changes meanwhile
 }
 
 // reader follows the events of a node.
@@ -28,7 +25,6 @@ type reader struct {
 	asked    map[[3]string]bool   // by UID, container and resource, over the whole history
 	doubt    map[string][]Promise // exemptions of the admissions so far, by UID
 	ends     []int64              // times at which pods end, in order
-	health   ailments
 	exempt   []Promise
 	relisted int64 // time at which the kubelet has listed all pods
 }
@@ -42,8 +38,6 @@ func newReader(events []Event) *reader {
 		switch e := &events[i]; e.Kind {
 		case Release:
 			r.ends = append(r.ends, e.Call)
-		case Health:
-			r.health = append(r.health, e)
 		case Question:
 			r.asked[[3]string{e.UID, e.Container, e.Resource}] = true
 		}
@@ -77,7 +71,6 @@ func (r *reader) read(e *Event) (input, bool) {
 		event: e, spec: r.specs[e.UID], exempt: slices.Concat(r.exempt, r.doubt[e.UID]),
 		relisting: e.Call <= r.relisted, refusal: r.refused[e.UID],
 	}
-	in.health, in.ailing, in.failing = r.health.during(e)
 	if a := r.aligned[of]; a != nil {
 		in.nodes, in.surprised = a.Nodes, r.endsIn(a.Return, e.end())
 	}

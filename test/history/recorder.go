@@ -3,6 +3,9 @@
 package history
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
 	"slices"
 	"sync"
 )
@@ -94,3 +97,14 @@ type History struct {
 
 // Last returns the newest events, at most n.
 func (h History) Last(n int) History { return History{Events: h.Events[max(0, len(h.Events)-n):]} }
+
+// Write writes the events as JSON, one event per line.
+func (h History) Write(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	for _, e := range h.Events {
+		if err := encoder.Encode(e); err != nil {
+			return fmt.Errorf("write history: %w", err)
+		}
+	}
+	return nil
+}

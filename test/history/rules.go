@@ -14,8 +14,7 @@ type Rules struct {
 // exempt reports whether a promise is not valid for an operation.
 func (r Rules) exempt(p Promise, in input) bool {
 	return slices.Contains(r.Exempt, p) || slices.Contains(in.exempt, p) ||
-		p == NotEnforced && (r.Names || in.relisting) ||
-		in.failing && (p == NotBest || p == FailedGiven || p == Refused && in.spec != nil && in.spec.Required)
+		p == NotEnforced && (r.Names || in.relisting)
 }
 
 // judgesPairs reports whether the answer to a question must permit the best pairs of the container.

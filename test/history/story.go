@@ -58,8 +58,6 @@ func (e Event) sentence() string {
 		return "killed: " + e.Text
 	case Started:
 		return "started: " + e.Text
-	case Health:
-		return fmt.Sprintf("failed: %s; degraded: %s", devicesText(e.Failed), devicesText(e.Degraded))
 	case Storm:
 		return "faults begin"
 	case Calm:
