@@ -140,7 +140,7 @@ func (k *Kubelet) allocate(p *Pod, c *Container, name string, plugins Plugins) e
 		k.held[of] = kubelet.Devices{}
 	}
 	k.held[of][name] = ids
-	k.keepResponse(of, name, c)
+	k.responses[of] = c.Responses
 	if p.reuse[name] == nil {
 		p.reuse[name] = map[string]bool{}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
-// intent returns the pod in the form of a source of requests.
-func (p *Pod) intent() intent.Pod {
+// Describe returns the pod in the form of a source of requests.
+func (p *Pod) Describe() intent.Pod {
 	pod := intent.Pod{
 		Pod: p.Pod, UID: p.UID, Created: p.created.Truncate(time.Second), Started: p.started,
 		Alignment: p.Alignment,

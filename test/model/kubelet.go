@@ -58,7 +58,6 @@ type Kubelet struct {
 
 	First   string // the resource that a container gets first; "" for a random order
 	Chance  Chance // the choices that the kubelet leaves to chance; nil for random ones
-	plugins        // data of the plugins
 	Trouble Trouble
 	Now     func() time.Time
 	History *history.Recorder
@@ -68,16 +67,19 @@ type Kubelet struct {
 
 	mu sync.Mutex // guards all state; released while a plugin answers
 
-	dir     string
-	random  *rand.Rand
-	uids    int
-	pods    []*Pod
-	ending  []*Pod                     // ended pods that hold devices
-	held    map[holder]kubelet.Devices // the kubelet's podDevices
-	written map[holder]kubelet.Devices // devices in the checkpoint
-	ready   bool                       // all pods are listed since the last start
-	lives   int                        // number of restarts
-	start   history.ID
+	dir        string
+	random     *rand.Rand
+	uids       int
+	pods       []*Pod
+	ending     []*Pod                       // ended pods that hold devices
+	held       map[holder]kubelet.Devices   // the kubelet's podDevices
+	written    map[holder]kubelet.Devices   // devices in the checkpoint
+	responses  map[holder]map[string][]byte // answers to Allocate, by resource, in the checkpoint
+	registered map[string][]string          // healthy devices by resource, from Update, in the checkpoint
+	layout     func([]byte) []byte          // of the checkpoint; nil for the kubelet's own
+	ready      bool                         // all pods are listed since the last start
+	lives      int                          // number of restarts
+	start      history.ID
 }
 
 // holder identifies a container with devices.
@@ -91,7 +93,8 @@ func (h holder) compare(other holder) int {
 func New(dir string, devices map[string][]device.Device, seed uint64) (*Kubelet, error) {
 	k := &Kubelet{
 		Devices: devices, Now: time.Now, dir: dir, random: rand.New(rand.NewPCG(seed, 7)),
-		held: map[holder]kubelet.Devices{}, ready: true, History: history.New(mostEvents, history.Steps()),
+		held: map[holder]kubelet.Devices{}, responses: map[holder]map[string][]byte{},
+		registered: map[string][]string{}, ready: true, History: history.New(mostEvents, history.Steps()),
 	}
 	return k, k.write()
 }
@@ -107,7 +110,7 @@ func (k *Kubelet) Tell() (pods []intent.Pod, ready bool) {
 	defer k.mu.Unlock()
 	for _, p := range k.Pods() {
 		if p.listed {
-			pods = append(pods, p.intent())
+			pods = append(pods, p.Describe())
 		}
 	}
 	return pods, k.ready

@@ -3,34 +3,22 @@
 package model
 
 import (
-	"maps"
+	"math/rand/v2"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
-
-// plugins are data of the plugins in the checkpoint, and its layout.
-type plugins struct {
-	responses  map[holder]map[string][]byte // answers to Allocate, by resource; nil for none
-	registered map[string][]string          // healthy devices by resource, from Update
-	layout     func([]byte) []byte          // of the checkpoint; nil for the kubelet's own
-}
 
 // Update replaces the healthy devices of a resource by a list of the resource's plugin, and writes the
 // checkpoint, as the kubelet does for each list.
 func (k *Kubelet) Update(resource string, healthy []device.Device) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	registered := maps.Clone(k.registered)
-	if registered == nil {
-		registered = map[string][]string{}
-	}
-	registered[resource] = nil
+	k.registered[resource] = nil
 	for _, d := range healthy {
-		registered[resource] = append(registered[resource], d.ID)
+		k.registered[resource] = append(k.registered[resource], d.ID)
 	}
-	k.Devices[resource], k.registered = healthy, registered
+	k.Devices[resource] = healthy
 	return k.write()
 }
 
@@ -46,22 +34,22 @@ func (k *Kubelet) Wipe() error {
 	return k.write()
 }
 
-// keepResponse keeps the answer to an Allocate for the checkpoint.
-func (k *Kubelet) keepResponse(of holder, resource string, c *Container) {
-	if len(c.Responses[resource]) == 0 {
-		return
-	}
-	if k.responses == nil {
-		k.responses = map[holder]map[string][]byte{}
-	}
-	if k.responses[of] == nil {
-		k.responses[of] = map[string][]byte{}
-	}
-	k.responses[of][resource] = c.Responses[resource]
+// Roll makes all later choices of the kubelet depend on a number alone, and not on the choices before.
+func (k *Kubelet) Roll(dice uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.random = rand.New(rand.NewPCG(dice, 7))
 }
 
-// Describe returns the pod in the form of a source of requests.
-func (p *Pod) Describe() intent.Pod { return p.intent() }
+// Run starts an admitted pod.
+func (k *Kubelet) Run(p *Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p.started = true
+}
+
+// Started reports whether a pod has started.
+func (p *Pod) Started() bool { return p.started }
 
 // Living reports whether a pod has not ended.
 func (p *Pod) Living() bool { return !p.ended }
