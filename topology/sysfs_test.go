@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -117,29 +117,25 @@ func TestReadErrors(t *testing.T) {
 }
 
 // failing is a machine where reading one file fails.
-type failing struct {
-	fstest.MapFS
-	suffix string
-	err    error
-}
-
-func (f failing) ReadFile(name string) ([]byte, error) {
-	if strings.HasSuffix(name, f.suffix) {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: f.err}
-	}
-	return f.MapFS.ReadFile(name)
+func failing(sys fstest.MapFS, suffix string, fault error) fs.FS {
+	return functions.Faulty{Files: sys, Fail: func(call, name string) error {
+		if call == "read" && strings.HasSuffix(name, suffix) {
+			return fault
+		}
+		return nil
+	}}
 }
 
 func TestReadUnreadable(t *testing.T) {
 	t.Parallel()
-	_, err := topology.Read(failing{oneNIC(), "0000:81:00.0/numa_node", syscall.EIO})
+	_, err := topology.Read(failing(oneNIC(), "0000:81:00.0/numa_node", syscall.EIO))
 	const want = "read numa_node of 0000:81:00.0: read bus/pci/devices/0000:81:00.0/numa_node: " +
 		"input/output error"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v\n want %s", err, want)
 	}
 	// A device that does not tell its link is still a device.
-	if _, err := topology.Read(failing{oneNIC(), "/current_link_speed", syscall.EINVAL}); err != nil {
+	if _, err := topology.Read(failing(oneNIC(), "/current_link_speed", syscall.EINVAL)); err != nil {
 		t.Errorf("a link that cannot be read: %v", err)
 	}
 }
@@ -147,59 +143,10 @@ func TestReadUnreadable(t *testing.T) {
 // TestReadGoing: while a device goes, its directory is still there and its files answer ENODEV.
 func TestReadGoing(t *testing.T) {
 	t.Parallel()
-	tr := tree(t, failing{oneNIC(), "0000:81:00.0/numa_node", syscall.ENODEV})
+	tr := tree(t, failing(oneNIC(), "0000:81:00.0/numa_node", syscall.ENODEV))
 	if _, ok := tr.Device(address("0000:81:00.0")); ok {
 		t.Error("0000:81:00.0 is there")
 	}
-}
-
-// vanishing is a machine from which one function is gone after so many calls that name it.
-type vanishing struct {
-	fstest.MapFS
-	name  string
-	calls *atomic.Int64 // left
-}
-
-func (v vanishing) gone(name string) error {
-	if !strings.Contains(name, v.name) || v.calls.Add(-1) >= 0 {
-		return nil
-	}
-	return &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-}
-
-func (v vanishing) Open(name string) (fs.File, error) {
-	if err := v.gone(name); err != nil {
-		return nil, err
-	}
-	return v.MapFS.Open(name)
-}
-
-func (v vanishing) ReadFile(name string) ([]byte, error) {
-	if err := v.gone(name); err != nil {
-		return nil, err
-	}
-	return v.MapFS.ReadFile(name)
-}
-
-func (v vanishing) ReadLink(name string) (string, error) {
-	if err := v.gone(name); err != nil {
-		return "", err
-	}
-	return v.MapFS.ReadLink(name)
-}
-
-func (v vanishing) ReadDir(name string) ([]fs.DirEntry, error) {
-	if err := v.gone(name); err != nil {
-		return nil, err
-	}
-	return v.MapFS.ReadDir(name)
-}
-
-func (v vanishing) Stat(name string) (fs.FileInfo, error) {
-	if err := v.gone(name); err != nil {
-		return nil, err
-	}
-	return v.MapFS.Stat(name)
 }
 
 // TestReadVanishing takes a device away after every possible number of reads: it is there whole or not at
@@ -207,10 +154,17 @@ func (v vanishing) Stat(name string) (fs.FileInfo, error) {
 func TestReadVanishing(t *testing.T) {
 	t.Parallel()
 	seen := map[bool]bool{}
-	for calls := range int64(30) {
-		left := new(atomic.Int64)
-		left.Store(calls)
-		tr := tree(t, vanishing{oneNIC(), "0000:81:00.0", left})
+	for calls := range 30 {
+		left := calls
+		tr := tree(t, functions.Faulty{Files: oneNIC(), Fail: func(_, name string) error {
+			if !strings.Contains(name, "0000:81:00.0") {
+				return nil
+			}
+			if left--; left >= 0 {
+				return nil
+			}
+			return fs.ErrNotExist
+		}})
 		d, ok := tr.Device(address("0000:81:00.0"))
 		seen[ok] = true
 		if ok && (d.Class != 0x020000 || d.NUMA != topology.Node(1)) {

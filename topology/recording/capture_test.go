@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -29,7 +30,7 @@ func live() fstest.MapFS {
 		pf + "/uevent":                                          "PCI_SLOT_NAME=0000:81:00.0\n",
 		pf + "/net/enx001122334455/address":                     "00:11:22:33:44:55\n",
 		pf + "/net/enx001122334455/type":                        "1\n",
-		pf + "/net/enx001122334455/speed":                       "unreadable",
+		pf + "/net/enx001122334455/speed":                       "-1",
 		pf + "/net/enx001122334455/phys_switch_id":              "001122334455\n",
 		pf + "/infiniband/rocex001122fffe334455/node_guid":      "0011:22ff:fe33:4455\n",
 		pf + "/infiniband/rocex001122fffe334455/ports/1/state":  "4: ACTIVE\n",
@@ -66,21 +67,20 @@ func live() fstest.MapFS {
 	return sys
 }
 
-// unreadable returns an error for files with the content "unreadable", like the speed of a netdev that is
-// down.
-type unreadable struct{ fstest.MapFS }
-
-func (u unreadable) ReadFile(name string) ([]byte, error) {
-	content, err := u.MapFS.ReadFile(name)
-	if string(content) == "unreadable" {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EINVAL}
-	}
-	return content, err
+// without returns a sysfs in which a call fails for the names that match.
+func without(sys fstest.MapFS, failing string, matches func(name string) bool, fault error) fs.FS {
+	return functions.Faulty{Files: sys, Fail: func(call, name string) error {
+		if call == failing && matches(name) {
+			return fault
+		}
+		return nil
+	}}
 }
 
 func TestCapture(t *testing.T) {
 	t.Parallel()
-	m, err := Capture(unreadable{live()})
+	isSpeed := func(name string) bool { return strings.HasSuffix(name, "/speed") }
+	m, err := Capture(without(live(), "read", isSpeed, syscall.EINVAL)) // as of a netdev that is down
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,8 @@ func TestCaptureOfLayout(t *testing.T) {
 func TestLeftOutNames(t *testing.T) {
 	t.Parallel()
 	const dir = "devices/pci0000:80/0000:80:01.0/0000:81:00.0/net/enx001122334455"
-	m, err := Capture(closed{live(), dir})
+	isDir := func(name string) bool { return name == dir }
+	m, err := Capture(without(live(), "list", isDir, syscall.EIO))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,19 +169,6 @@ func TestLeftOutNames(t *testing.T) {
 	if diff := cmp.Diff(want, m.Comments()); diff != "" {
 		t.Errorf("comments (-want +got):\n%s", diff)
 	}
-}
-
-// closed is a sysfs with a folder that cannot be listed.
-type closed struct {
-	fstest.MapFS
-	dir string
-}
-
-func (c closed) ReadDir(name string) ([]fs.DirEntry, error) {
-	if name == c.dir {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EIO}
-	}
-	return c.MapFS.ReadDir(name)
 }
 
 // TestAddressedNames: each name with a hardware address loses the address, with a suffix too.

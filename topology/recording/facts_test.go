@@ -5,6 +5,7 @@ package recording
 import (
 	"bytes"
 	"io/fs"
+	"path"
 	"strings"
 	"syscall"
 	"testing"
@@ -136,22 +137,15 @@ func TestCaptureFacts(t *testing.T) {
 	}
 }
 
-// user has the files as a user without CAP_SYS_ADMIN: the header of config, no vpd.
-type user struct{ fstest.MapFS }
-
-func (u user) Open(name string) (fs.File, error) {
-	if strings.HasSuffix(name, "/"+vpdFile) {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EACCES}
-	}
-	return u.MapFS.Open(name)
-}
-
+// TestCaptureFactsAsUser: without CAP_SYS_ADMIN config is the header alone, and vpd cannot be opened.
 func TestCaptureFactsAsUser(t *testing.T) {
 	t.Parallel()
-	m, err := Capture(user{sysfsOf(
+	sys := sysfsOf(
 		function{"0000:81:00.0", "0x020000", "0x15b3", "", bytes.Repeat([]byte{0}, 64), []byte{}},
 		function{"0000:82:00.0", "0x020000", "0x15b3", "", bytes.Repeat([]byte{0}, 64), []byte{}},
-	)})
+	)
+	isVPD := func(name string) bool { return path.Base(name) == vpdFile }
+	m, err := Capture(without(sys, "open", isVPD, syscall.EACCES))
 	if err != nil {
 		t.Fatal(err)
 	}
