@@ -36,24 +36,6 @@ func expectations(t *testing.T) map[string]map[topology.Address]nearest {
 	return expect
 }
 
-func read(t *testing.T, m *recording.Machine) *topology.Tree {
-	t.Helper()
-	tree, err := topology.Read(m.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
-}
-
-func load(t *testing.T, name string, vfs int) *recording.Machine {
-	t.Helper()
-	m, err := Load(name, vfs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 func TestNearestFunctions(t *testing.T) {
 	t.Parallel()
 	expect := expectations(t)
@@ -66,7 +48,7 @@ func TestNearestFunctions(t *testing.T) {
 	for name := range expect {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tree := read(t, load(t, name, 0))
+			_, tree := Read(t, name, 0)
 			got := map[topology.Address]nearest{}
 			for gpu := range tree.Devices() {
 				if IsGPU(gpu) {
@@ -107,7 +89,7 @@ func TestComplexes(t *testing.T) {
 			"c2c 0018:01:00.0 0019:01:00.0: 0010:03:00.0 0010:03:00.1 0012:03:00.0 0012:03:00.1\n",
 	}
 	for _, name := range Names() {
-		tree := read(t, load(t, name, 2))
+		_, tree := Read(t, name, 2)
 		var got strings.Builder
 		for _, c := range tree.Complexes() {
 			got.WriteString(complexText(c))
@@ -154,7 +136,7 @@ func TestNearestByNCCL(t *testing.T) {
 		if _, ok := expect[name]; !ok && len(byNCCL) == 0 {
 			t.Errorf("%s has no topology of NCCL and is not in expect.json", name)
 		}
-		tree := read(t, load(t, name, 0))
+		_, tree := Read(t, name, 0)
 		for gpu, want := range byNCCL {
 			var got []topology.Address
 			for _, nic := range nearestTo(tree, gpu).Nearest {
@@ -258,7 +240,10 @@ func TestFilesAreCanonical(t *testing.T) {
 func TestCaptureKeepsAll(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {
-		m := load(t, name, 3)
+		m, err := Load(name, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
 		captured, err := recording.Capture(m.FS())
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -283,7 +268,7 @@ func entries(t *testing.T, m *recording.Machine) string {
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {
-		sys := load(t, name, 2).FS()
+		sys := Sys(t, name, 2)
 		err := fs.WalkDir(sys, ".", func(path string, _ fs.DirEntry, err error) error {
 			if err == nil {
 				_, err = fs.Stat(sys, path)

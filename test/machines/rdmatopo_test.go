@@ -22,7 +22,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
 // refused are the machines that rdma_topo (rdma-core 691953d8d) refuses, with the reason. It reads neither
@@ -43,16 +42,16 @@ func TestRDMATopo(t *testing.T) {
 	}
 	compared := 0
 	for _, name := range Names() {
-		m := load(t, name, 0)
+		sys, tree := Read(t, name, 0)
 		var want []complexOf
-		for _, c := range read(t, m).Complexes() {
+		for _, c := range tree.Complexes() {
 			want = append(want, ours(c)...)
 		}
 		if len(want) == 0 {
 			continue
 		}
 		compared++
-		got, err := askRDMATopo(t, program, m)
+		got, err := askRDMATopo(t, program, sys)
 		switch reason, isRefused := refused[name]; {
 		case isRefused && (err == nil || !strings.Contains(err.Error(), reason)):
 			t.Errorf("%s: %v, want %q: %v", name, got, reason, err)
@@ -115,10 +114,10 @@ type theirs struct {
 	} `json:"rdma_nic_boards"`
 }
 
-func askRDMATopo(t *testing.T, program string, m *recording.Machine) ([]complexOf, error) {
+func askRDMATopo(t *testing.T, program string, sys fs.FS) ([]complexOf, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "dump.json")
-	if err := os.WriteFile(file, dump(t, m), 0o600); err != nil {
+	if err := os.WriteFile(file, dump(t, sys), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), program, "topo", "--json", "--sysfs-dump-file", file).Output()
@@ -162,9 +161,8 @@ type dumped struct {
 }
 
 // dump writes a machine in the format of "rdma_topo dump".
-func dump(t *testing.T, m *recording.Machine) []byte {
+func dump(t *testing.T, sys fs.FS) []byte {
 	t.Helper()
-	sys := m.FS()
 	names, err := fs.Glob(sys, "bus/pci/devices/*")
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func TestVFAddresses(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.about, func(t *testing.T) {
 			t.Parallel()
-			tree := read(t, load(t, test.machine, test.perPF))
+			_, tree := Read(t, test.machine, test.perPF)
 			pf, ok := tree.Device(address(test.pf))
 			if !ok {
 				t.Fatalf("no %s", test.pf)
@@ -68,8 +68,7 @@ func TestVFs(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := load(t, name, 4)
-			tree, sys := read(t, m), m.FS()
+			sys, tree := Read(t, name, 4)
 			rdma := map[string]bool{}
 			for d := range tree.Devices() {
 				if !d.Class.IsNetwork() || len(d.RDMA) == 0 {
@@ -94,11 +93,8 @@ func checkVF(t *testing.T, tree *topology.Tree, vf *topology.Device) {
 	if !ok {
 		t.Fatalf("%s: no PF %s", vf.Address, vf.PF)
 	}
-	want := topology.Device{Class: pf.Class, Vendor: pf.Vendor, Driver: pf.Driver, NUMA: pf.NUMA}
-	got := topology.Device{Class: vf.Class, Vendor: vf.Vendor, Driver: vf.Driver, NUMA: vf.NUMA}
-	if want.Class != got.Class || want.Vendor != got.Vendor || want.Driver != got.Driver ||
-		want.NUMA != got.NUMA {
-		t.Errorf("%s is %+v, its PF is %+v", vf.Address, got, want)
+	if vf.Class != pf.Class || vf.Vendor != pf.Vendor || vf.Driver != pf.Driver || vf.NUMA != pf.NUMA {
+		t.Errorf("%s is %+v, its PF is %+v", vf.Address, vf, pf)
 	}
 	if len(vf.Netdevs) != len(pf.Netdevs) {
 		t.Errorf("%s has netdevs %v, its PF %v", vf.Address, vf.Netdevs, pf.Netdevs)
