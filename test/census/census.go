@@ -32,9 +32,8 @@ type row struct {
 	size size
 }
 
-// count counts a repository with the folders that each package is linked with, and the methods that implement
-// foreign interfaces.
-func (r *repository) count(linked map[string][]string, foreign map[string]bool) *census {
+// count counts a repository with the folders that each package is linked with.
+func (r *repository) count(linked map[string][]string) *census {
 	c, own := &census{}, r.of(shipped)
 	packages := byFolder(own)
 	for _, folder := range slices.Sorted(maps.Keys(packages)) {
@@ -53,14 +52,14 @@ func (r *repository) count(linked map[string][]string, foreign map[string]bool) 
 	}
 	c.addPart("tandem-lab, with playground and simulate", r.of(lab))
 	c.rows = append(c.rows, row{"builds releases", sizeOf(r.of(release))})
-	c.addNames(r, own, foreign)
+	c.addNames(r, own)
 	c.addPart("tests", r.of(tests))
 	c.add("words in documents", r.words)
 	return c
 }
 
 // addNames adds what makes code hard to follow.
-func (c *census) addNames(r *repository, own []*source, foreign map[string]bool) {
+func (c *census) addNames(r *repository, own []*source) {
 	all, exported := r.functions(own), r.exportedNames()
 	var heads []string
 	for _, s := range own {
@@ -68,7 +67,7 @@ func (c *census) addNames(r *repository, own []*source, foreign map[string]bool)
 	}
 	p90, longest := lengthsOf(all)
 	c.p90 = p90
-	c.addAll("functions with a name of one word", oneWordNames(all, foreign))
+	c.addAll("functions with a name of one word", oneWordNames(all))
 	c.addAll("assignments in the head of an if or switch", heads)
 	c.addAll("exported names", exported.all)
 	c.addAll("exported names for one package", exported.forOne)

@@ -13,13 +13,20 @@ import (
 // oneWord matches names such as prefer, Prefer, GPU and GPUs.
 var oneWord = regexp.MustCompile(`^([a-z0-9]+|[A-Z][a-z0-9]*|[A-Z0-9]+s?)$`)
 
-// oneWordNames returns the functions with a name of one word, except for main, init, and methods that
-// implement a foreign interface.
-func oneWordNames(all []function, foreign map[string]bool) (found []string) {
+// The names that the language, and interfaces of its library and of flags, give to functions and methods.
+var (
+	givenFunctions = []string{"main", "init"}
+	givenMethods   = []string{"Close", "Error", "Is", "Set", "Stat", "String", "Type", "Unwrap", "Write"}
+)
+
+// oneWordNames returns the functions with a name of one word that is not given.
+func oneWordNames(all []function) (found []string) {
 	for _, f := range all {
-		name := f.Name.Name
-		isGiven := f.Recv == nil && (name == "main" || name == "init") || foreign[f.id()]
-		if oneWord.MatchString(name) && !isGiven {
+		given := givenFunctions
+		if f.Recv != nil {
+			given = givenMethods
+		}
+		if name := f.Name.Name; oneWord.MatchString(name) && !slices.Contains(given, name) {
 			found = append(found, f.id())
 		}
 	}

@@ -3,12 +3,6 @@
 package main
 
 import (
-	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"go/types"
-	"maps"
 	"path/filepath"
 	"strings"
 
@@ -18,17 +12,14 @@ import (
 // modules have shipped code.
 var modules = []string{".", "cmd/tandem-scheduler"}
 
-// load returns the folders of the packages that each package is linked with, itself included, and the methods
-// of shipped packages that implement a foreign interface.
-func load(root string) (linked map[string][]string, foreign map[string]bool, err error) {
-	linked, foreign = map[string][]string{}, map[string]bool{}
+// load returns the folders of the packages that each package is linked with, itself included.
+func load(root string) (linked map[string][]string, err error) {
+	linked = map[string][]string{}
 	for _, name := range modules {
 		packages, err := golist.Compiled(filepath.Join(root, name), "./...")
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		files := token.NewFileSet()
-		imports, interfaces := golist.Importer(files, packages), interfaces{}
 		for _, p := range packages {
 			folder, own := strings.CutPrefix(p.ImportPath, module)
 			if !own || p.DepOnly {
@@ -40,29 +31,7 @@ func load(root string) (linked map[string][]string, foreign map[string]bool, err
 					linked[folder] = append(linked[folder], dependency)
 				}
 			}
-			if roleOf(folder+"/") != shipped {
-				continue
-			}
-			checked, err := check(p, files, imports)
-			if err != nil {
-				return nil, nil, fmt.Errorf("check %s: %w", p.ImportPath, err)
-			}
-			maps.Copy(foreign, interfaces.implementedBy(checked))
 		}
 	}
-	return linked, foreign, nil
-}
-
-// check determines the types that a package declares.
-func check(p golist.Package, files *token.FileSet, imports types.Importer) (*types.Package, error) {
-	var syntax []*ast.File
-	for _, name := range p.GoFiles {
-		file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
-		}
-		syntax = append(syntax, file)
-	}
-	config := types.Config{Importer: imports, IgnoreFuncBodies: true}
-	return config.Check(p.ImportPath, files, syntax, nil)
+	return linked, nil
 }

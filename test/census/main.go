@@ -61,11 +61,11 @@ func (o *options) run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	linked, foreign, err := load(o.root)
+	linked, err := load(o.root)
 	if err != nil {
 		return err
 	}
-	c := r.count(linked, foreign)
+	c := r.count(linked)
 	switch {
 	case o.update == "limits":
 		return os.WriteFile(limitsFile, []byte(formatLimits(newLimits(limits, c.figures))), 0o644)
