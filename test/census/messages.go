@@ -8,7 +8,6 @@ import (
 	"go/token"
 	"go/types"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,29 +16,16 @@ import (
 
 // The kinds of messages.
 const (
-	errorText = "error"  // of an error that names a file, key or device
-	logEvent  = "log"    // of the daemons
-	metric    = "metric" // its name
+	errorText = "error" // of an error that names a file, key or device
+	logEvent  = "log"   // of the daemons
 )
 
 // messagesOf returns the messages of a file: texts that people and their programs rely on, with their kinds.
 func messagesOf(file *ast.File) (all []string) {
-	hasMetrics := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
-		name := path.Base(importPath(i))
-		return name == "prometheus" || name == "metrics"
-	})
-	add := func(kind, text string) { all = append(all, fmt.Sprintf("%s %q", kind, text)) }
 	ast.Inspect(file, func(node ast.Node) bool {
-		switch n := node.(type) {
-		case *ast.CallExpr:
-			if kind, text := calledWith(n); kind != "" {
-				add(kind, text)
-			} else if name := namedWithHelp(n); name != "" && hasMetrics {
-				add(metric, name)
-			}
-		case *ast.CompositeLit:
-			if name := nameOfOptions(n); name != "" && hasMetrics {
-				add(metric, name)
+		if call, ok := node.(*ast.CallExpr); ok {
+			if kind, text := calledWith(call); kind != "" {
+				all = append(all, fmt.Sprintf("%s %q", kind, text))
 			}
 		}
 		return true
@@ -71,30 +57,6 @@ func calledWith(call *ast.CallExpr) (kind, text string) {
 	default:
 		return "", ""
 	}
-}
-
-// namedWithHelp returns the name of a metric whose help follows it as an argument.
-func namedWithHelp(call *ast.CallExpr) string {
-	if len(call.Args) < 2 || !strings.Contains(textOf(call.Args[1]), " ") {
-		return ""
-	}
-	return textOf(call.Args[0])
-}
-
-// nameOfOptions returns the name of a metric in options with a help.
-func nameOfOptions(options *ast.CompositeLit) string {
-	values := map[string]string{}
-	for _, element := range options.Elts {
-		if pair, ok := element.(*ast.KeyValueExpr); ok {
-			if key, ok := pair.Key.(*ast.Ident); ok {
-				values[key.Name] = textOf(pair.Value)
-			}
-		}
-	}
-	if values["Help"] == "" {
-		return ""
-	}
-	return values["Name"]
 }
 
 // textOf returns the text of a literal or of a sum with literals, whose other parts are dots.

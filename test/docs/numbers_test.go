@@ -27,6 +27,7 @@ var numbers = []struct{ document, says, source, has string }{
 	{"docs/cluster.md", `memory limit of (\d+) GiB`, values, `limits: {memory: (\d+)Gi}`},
 	{"docs/cluster.md", `starts two replicas`, values, `replicas: 2 `},
 	{"docs/cluster.md", `after one minute`, "deployments/descheduler/values.yaml", `minPodLifetimeSeconds: 60 `},
+	{"docs/cluster.md", "not filtered \\(metric `(\\w+)`", "cmd/tandem-scheduler/plugin/published.go", `Name: "(\w+)"`},
 	{"docs/deployers-charts.md", `Above 16,384 time-sliced`, "coordination/device/resources.go", `MaxDevices +=  ?1 << 14`},
 	{"docs/dra.md", `At most (\d+) devices of a class`, "deployments/dra/counts.yaml", `sum\(\) > (\d+)\)`},
 	{"docs/security.md", `more than (\d+) equal devices`, "deployments/dra/counts.yaml", `\)\.max\(\) > (\d+)\)`},
