@@ -3,9 +3,7 @@
 package docs
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,9 +26,8 @@ func TestEveryCommandIsRun(t *testing.T) {
 		count[c.Program]++
 	}
 	for program, test := range Programs {
-		content, err := os.ReadFile(filepath.Join(root, test))
-		if err != nil || !strings.Contains(string(content), strconv.Quote(program)) {
-			t.Errorf("%s does not run %s: %v", test, program, err)
+		if !strings.Contains(read(t, test), strconv.Quote(program)) {
+			t.Errorf("%s does not run %s", test, program)
 		}
 		if count[program] == 0 {
 			t.Errorf("no document shows %s", program)
@@ -46,15 +43,11 @@ func TestMake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{}
+	makefile, seen := read(t, "Makefile"), map[string]bool{}
 	for _, c := range commands {
 		for _, arg := range c.Args {
 			if name, _, isVariable := strings.Cut(arg, "="); isVariable &&
-				!strings.Contains(string(makefile), "$("+name+")") {
+				!strings.Contains(makefile, "$("+name+")") {
 				t.Errorf("%s: the Makefile has no %s", c, name)
 			}
 		}

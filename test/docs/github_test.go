@@ -4,6 +4,7 @@ package docs
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -38,17 +39,14 @@ func TestDependabotKnowsEveryModule(t *testing.T) {
 // moved to other code.
 func TestActionsArePinned(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
-	if err != nil || len(files) < 3 {
-		t.Fatalf("%q, %v", files, err)
+	isWorkflow := func(name string) bool { return path.Dir(name) == ".github/workflows" }
+	files := slices.DeleteFunc(repositoryFiles(t), func(name string) bool { return !isWorkflow(name) })
+	if len(files) < 3 {
+		t.Fatalf("workflows %q", files)
 	}
 	pinned := regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v\d+(\.\d+)*$`)
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		uses := regexp.MustCompile(`(?m)^ +(?:- )?uses: (.*)$`).FindAllStringSubmatch(string(content), -1)
+		uses := regexp.MustCompile(`(?m)^ +(?:- )?uses: (.*)$`).FindAllStringSubmatch(read(t, file), -1)
 		if len(uses) == 0 {
 			t.Errorf("%s uses no action", file)
 		}
