@@ -46,8 +46,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	nvml := flags.String("nvml", "",
 		"stand-in for NVIDIA's NVML library (make nvml); without a library, NVIDIA machines are skipped")
 	names := flags.StringArray("machine", nil, "recorded machine to show, may be repeated (default all)")
-	width := flags.Int("width", terminalWidth(out),
-		"width of the output in columns; below 100, each line is split in two")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -55,7 +53,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := &printer{out: out, width: *width, colour: isTerminal(out)}
+	p := &printer{out}
 	p.legend()
 	var shown []result
 	var leftOut []string

@@ -26,7 +26,7 @@ var totals = regexp.MustCompile(`same pods: (\d+) of (\d+) \(([\d.]+) %\) with T
 func TestDocumentedDemo(t *testing.T) {
 	var out bytes.Buffer
 	bin := programs.Build(t, "tandem-gpu", "tandem-rdma")
-	err := run(t.Context(), []string{"--bin", bin, "--nvml", nvml.Library(t), "--width=200"}, &out)
+	err := run(t.Context(), []string{"--bin", bin, "--nvml", nvml.Library(t)}, &out)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}

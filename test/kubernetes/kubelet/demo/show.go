@@ -17,7 +17,7 @@ type result struct {
 	size          int
 	tandem        trials
 	uncoordinated trials
-	refused       string // reason of the kubelet's refusal; "" if admitted
+	refused       bool // by the kubelet's Topology Manager, on an empty node
 }
 
 // show starts a set-up twice, coordinated and not, and puts every request to both.
@@ -62,9 +62,9 @@ func request(ctx context.Context, s setup, size int, tandem, uncoordinated *rig.
 			err = r.uncoordinated.try(ctx, uncoordinated, size, i)
 		}
 		var rejection *node.Rejection
-		if errors.As(err, &rejection) {
-			r.refused, err = whyRefused(tandem, rejection, size)
-			return r, err
+		if errors.As(err, &rejection) && rejection.Reason == "TopologyAffinityError" && s.String() == refusing {
+			r.refused = true
+			return r, nil
 		}
 		if err != nil {
 			return r, err

@@ -27,13 +27,14 @@ func (r result) isPaired() bool { return r.setup.VFsPerPF > 0 }
 
 // summary prints the table and its result, and returns an error unless all placements are optimal.
 func (p *printer) summary(results []result) error {
-	p.printf("\n%s\nThe pairs of all pods of a request, both orders together.\n\n", p.bold("== Summary"))
+	p.printf("\n== Summary\nThe pairs of all pods of a request, both orders together.\n\n")
 	p.table(results)
 	var tandem, uncoordinated, most best.Pairs
 	placed, worse := 0, 0
 	for _, r := range results {
-		tandem, uncoordinated = tandem.Add(r.tandem.pairs()), uncoordinated.Add(r.uncoordinated.pairs())
-		most = most.Add(r.tandem.best())
+		got, possible := r.tandem.pairs()
+		other, _ := r.uncoordinated.pairs()
+		tandem, most, uncoordinated = tandem.Add(got), most.Add(possible), uncoordinated.Add(other)
 		placed, worse = placed+r.tandem.pods(), worse+r.tandem.worse()
 	}
 	p.printf("\nOn the same switch (PIX, PXB or C2C), of the pairs of the same pods: "+
@@ -68,19 +69,20 @@ func (p *printer) table(results []result) {
 
 // cells returns the columns for Tandem, for the uncoordinated plugins, and for the remark.
 func (r result) cells() string {
+	got, most := r.tandem.pairs()
+	other, _ := r.uncoordinated.pairs()
+	remark := ""
 	switch {
-	case r.refused != "":
+	case r.refused:
 		return "refused by the kubelet, see above\t\t"
 	case !r.isPaired():
 		return fmt.Sprintf("on %.1f cards\ton %.1f cards\t", r.tandem.cards(), r.uncoordinated.cards())
 	case r.tandem.worse() > 0:
-		return fmt.Sprintf("%v\t%v\tNOT the best: %d pods", r.tandem.pairs(), r.uncoordinated.pairs(),
-			r.tandem.worse())
-	case near(r.tandem.best()) == 0:
-		return fmt.Sprintf("%v\t%v\tno switch to share", r.tandem.pairs(), r.uncoordinated.pairs())
-	default:
-		return fmt.Sprintf("%v\t%v\t", r.tandem.pairs(), r.uncoordinated.pairs())
+		remark = fmt.Sprintf("NOT the best: %d pods", r.tandem.worse())
+	case near(most) == 0:
+		remark = "no switch to share"
 	}
+	return fmt.Sprintf("%v\t%v\t%s", got, other, remark)
 }
 
 // share returns text such as "150 of 160 (93.8 %)".

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -16,9 +18,7 @@ import (
 )
 
 // trials are the placements of pods with the same request, by the resource of the kubelet's first call.
-type trials struct {
-	first map[string][]rig.Placement
-}
+type trials struct{ first map[string][]rig.Placement }
 
 func newTrials() trials { return trials{map[string][]rig.Placement{}} }
 
@@ -38,29 +38,15 @@ func (t trials) try(ctx context.Context, r *rig.Rig, size, number int) error {
 // orders returns the number of orders of the kubelet's calls.
 func (t trials) orders() int { return len(t.first) }
 
-// all yields every placement.
-func (t trials) all(yield func(rig.Placement) bool) {
-	for _, placements := range t.first {
-		for _, placed := range placements {
-			if !yield(placed) {
-				return
-			}
-		}
-	}
-}
+// all returns every placement.
+func (t trials) all() []rig.Placement { return slices.Concat(slices.Collect(maps.Values(t.first))...) }
 
-func (t trials) pods() int {
-	n := 0
-	for range t.all {
-		n++
-	}
-	return n
-}
+func (t trials) pods() int { return len(t.all()) }
 
 // worse counts the pods that could have had better pairs.
 func (t trials) worse() int {
 	n := 0
-	for placed := range t.all {
+	for _, placed := range t.all() {
 		if placed.Pairs != placed.Best {
 			n++
 		}
@@ -68,28 +54,18 @@ func (t trials) worse() int {
 	return n
 }
 
-// pairs adds up the pairs of all pods.
-func (t trials) pairs() best.Pairs {
-	var sum best.Pairs
-	for placed := range t.all {
-		sum = sum.Add(placed.Pairs)
+// pairs returns the sum of the pairs of all pods, and of the best possible ones.
+func (t trials) pairs() (got, most best.Pairs) {
+	for _, placed := range t.all() {
+		got, most = got.Add(placed.Pairs), most.Add(placed.Best)
 	}
-	return sum
-}
-
-// best returns the sum of the best possible pairs of all pods.
-func (t trials) best() best.Pairs {
-	var sum best.Pairs
-	for placed := range t.all {
-		sum = sum.Add(placed.Best)
-	}
-	return sum
+	return got, most
 }
 
 // cards returns the mean number of cards of a pod's GPUs or partitions.
 func (t trials) cards() float64 {
 	cards := 0
-	for placed := range t.all {
+	for _, placed := range t.all() {
 		different := map[topology.Address]bool{}
 		for _, gpu := range placed.GPUs {
 			different[gpu.Address] = true
