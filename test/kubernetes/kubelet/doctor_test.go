@@ -24,8 +24,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // head is the beginning of each file of the kubelet's configuration.
@@ -71,24 +71,16 @@ func TestDoctorRefusesAsTheKubelet(t *testing.T) {
 // examined is a machine as the doctor is told of it.
 func examined(t *testing.T, name string, perPF int, exclude bool) doctor.Node {
 	t.Helper()
-	machine, err := machines.Load(name, perPF)
-	must(t, err)
-	tree, err := topology.Read(machine.FS())
-	must(t, err)
-	n := doctor.Node{Sys: machine.FS(), Tree: tree, VFs: []model.Resource{{Kind: model.VF}}}
-	for d := range tree.Devices() {
-		device := model.Device{Device: placement.Device{ID: d.Address.String(), Address: d.Address}, NUMA: d.NUMA}
-		switch {
-		case d.Class.IsGPU() && (d.Vendor == 0x1002 || d.Vendor == 0x10de):
-			n.GPUs = append(n.GPUs, device)
-		case d.IsVF():
-			if exclude {
-				device.NUMA = topology.NUMANode{}
-			}
-			n.VFs[0].Devices = append(n.VFs[0].Devices, device)
+	sys, tree := machines.Read(t, name, perPF)
+	var lists [2][]model.Device // GPUs, VFs
+	for i, resource := range published.Resources(tree, !exclude) {
+		for _, d := range resource.Devices {
+			lists[i] = append(lists[i], model.Device{Device: d.Placed(), NUMA: d.NUMA})
 		}
 	}
-	return n
+	return doctor.Node{
+		Sys: sys, Tree: tree, GPUs: lists[0], VFs: []model.Resource{{Kind: model.VF, Devices: lists[1]}},
+	}
 }
 
 // startExamined starts a kubelet that knows the GPUs and VFs.
@@ -200,14 +192,11 @@ func dropIn(t *testing.T, n doctor.Node, staticCPUs bool) (printed string, refus
 // TestKubeletTakesDropIn: the kubelet's own decoder, validation and Topology Manager take the drop-in that
 // doctor prints, with nothing else changed; and where doctor says that they do not, they do not.
 func TestKubeletTakesDropIn(t *testing.T) {
-	machine, err := machines.Load("oci-mi300x-derived", 1)
-	must(t, err)
-	tree, err := topology.Read(machine.FS())
-	must(t, err)
+	sys, tree := machines.Read(t, "oci-mi300x-derived", 1)
 	printed := map[bool]int{}
 	for name, before := range kubeletConfigs {
 		for _, staticCPUs := range []bool{false, true} {
-			n := doctor.Node{Sys: machine.FS(), Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
+			n := doctor.Node{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
 			must(t, os.WriteFile(filepath.Join(n.KubeletDir, "config.yaml"), []byte(before), 0o600))
 			patch, refused := dropIn(t, n, staticCPUs)
 			after := decode(t, merged(t, before, patch))
@@ -239,16 +228,12 @@ func TestKubeletTakesDropIn(t *testing.T) {
 // TestDropInOfManyNodes: the kubelet's Topology Manager starts with what is printed for 34 NUMA nodes.
 func TestDropInOfManyNodes(t *testing.T) {
 	const nodes = 34
-	machine, err := machines.Load("oci-mi300x-derived", 1)
-	must(t, err)
 	dir := t.TempDir()
 	sys := os.DirFS(dir)
-	must(t, os.CopyFS(dir, machine.FS()))
+	must(t, os.CopyFS(dir, machines.Sys(t, "oci-mi300x-derived", 1)))
 	list := filepath.Join(dir, "devices/system/node/online")
-	if err := errors.Join(os.Remove(list),
-		os.WriteFile(list, fmt.Appendf(nil, "0-%d\n", nodes-1), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(list))
+	must(t, os.WriteFile(list, fmt.Appendf(nil, "0-%d\n", nodes-1), 0o600))
 	tree, err := topology.Read(sys)
 	must(t, err)
 	n := doctor.Node{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
@@ -297,7 +282,8 @@ func takes(t *testing.T, n doctor.Node, c *kubeletconfig.KubeletConfiguration) e
 func merged(t *testing.T, config, dropIn string) string {
 	t.Helper()
 	var base, patch map[string]any
-	err := errors.Join(yaml.Unmarshal([]byte(config), &base), yaml.Unmarshal([]byte(dropIn), &patch))
+	must(t, yaml.Unmarshal([]byte(config), &base))
+	must(t, yaml.Unmarshal([]byte(dropIn), &patch))
 	var merge func(into, from map[string]any)
 	merge = func(into, from map[string]any) {
 		for key, value := range from {
@@ -310,10 +296,8 @@ func merged(t *testing.T, config, dropIn string) string {
 		}
 	}
 	merge(base, patch)
-	content, failed := yaml.Marshal(base)
-	if err = errors.Join(err, failed); err != nil {
-		t.Fatal(err)
-	}
+	content, err := yaml.Marshal(base)
+	must(t, err)
 	return string(content)
 }
 

@@ -117,30 +117,6 @@ func (w *judgedWorld) nodeCPUs() map[int]topology.CPUSet {
 func (w *judgedWorld) hasCPUs() bool   { return w.kubelet.CPUManagerPolicy == "static" }
 func (w *judgedWorld) hasMemory() bool { return w.kubelet.MemoryManagerPolicy == "Static" }
 
-// numaNodes are what would be read of them.
-func (w *judgedWorld) numaNodes() []v1alpha1.NUMANode {
-	var nodes []v1alpha1.NUMANode
-	for _, n := range w.numa {
-		described := v1alpha1.NUMANode{
-			Number: n.ID, CPUs: v1alpha1.SetOf(n.CPUs...),
-			Memory: map[string]v1alpha1.Memory{"memory": {Total: n.Memory}},
-		}
-		for _, d := range n.Distances {
-			described.Distances = append(described.Distances, int(d))
-		}
-		for _, core := range n.Cores {
-			if len(core) > 1 {
-				described.Cores = append(described.Cores, v1alpha1.SetOf(core...))
-			}
-		}
-		if len(n.CPUs) > 0 && n.Socket != n.ID {
-			described.Socket = new(n.Socket)
-		}
-		nodes = append(nodes, described)
-	}
-	return nodes
-}
-
 func setOf[N int | int64](numbers []N) topology.CPUSet {
 	set := topology.CPUSet{}
 	for _, n := range numbers {
@@ -160,9 +136,7 @@ func (n *judgedNode) managed(f *publish.Facts) {
 		f.Memory = kubelet.Read(kubelet.ReadMemoryState(n.dir))
 		_, noMemory = f.Memory.Get()
 	}
-	if err := errors.Join(noCPUs, noMemory); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, errors.Join(noCPUs, noMemory))
 }
 
 // claim makes a pod one of class Guaranteed, whose containers get memory of their own and, where they ask for
@@ -220,7 +194,7 @@ func (n *judgedNode) hasAll(pod *v1.Pod) bool {
 func (n *judgedNode) crowding() float64 {
 	cpus, memory, all := 0, int64(0), int64(1)
 	for _, pod := range n.admitted {
-		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, c := range node.Containers(pod) {
 			cpus += len(n.node.ExclusiveCPUs(pod, c.Name))
 			if n.world.hasMemory() && qos.GetPodQOS(pod) == v1.PodQOSGuaranteed {
 				memory += c.Resources.Requests.Memory().Value()

@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -50,9 +49,7 @@ func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
 	if err != nil {
 		dir, err = os.MkdirTemp(scratch, "")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := &judgedNode{
 		t: t, world: w, dir: dir, random: random, seen: map[string]int{}, late: &tardy{},
 	}
@@ -62,14 +59,12 @@ func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
 	n.coordinator, err = admission.New(admission.Config{
 		RunDir: dir, Log: slog.New(n.late), Machine: n, Kubelet: n, Pods: n, MayList: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, o := range w.offered {
 		must(t, n.node.Connect(t.Context(), n.plugin(o.Name)))
 		n.announce(&o)
 	}
-	return &judged{judgedNode: n, t: t, random: random, seen: n.seen}
+	return &judged{judgedNode: n}
 }
 
 // tardy notes what the coordinator warns of: on a busy machine it decides without what comes too late.
@@ -132,15 +127,8 @@ func (n *judgedNode) plugin(resource string) node.Plugin {
 
 // announce tells kubelet and coordinator of a resource's devices.
 func (n *judgedNode) announce(o *published.Resource) {
-	var devices []*v1beta1.Device
-	for _, d := range o.Devices {
-		devices = append(devices, node.Device(d.ID, d.Healthy, d.NUMA))
-	}
-	if err := n.coordinator.Announce(o.Name, o.Kind,
-		device.Announcement{Devices: o.Devices, Links: o.Links}); err != nil {
-		n.t.Fatal(err)
-	}
-	n.node.Announce(o.Name, devices)
+	must(n.t, n.coordinator.Announce(o.Name, o.Kind, device.Announcement{Devices: o.Devices, Links: o.Links}))
+	n.node.Announce(o.Name, o.Devices)
 }
 
 // sicken makes some devices ill and all others well.
@@ -161,19 +149,14 @@ func (n *judgedNode) sicken() {
 // published returns what the node would publish.
 func (n *judgedNode) published() *v1alpha1.NodeTopology {
 	f := publish.Facts{
-		Tree: n.world.tree, Resources: published.Announce(n.world.offered...), NUMANodes: n.world.numaNodes(),
+		Tree: n.world.tree, Resources: published.Announce(n.world.offered...),
 		Spec: v1alpha1.Spec{Kubelet: n.world.kubelet},
 	}
-	n.managed(&f)
-	held := map[string]kubelet.Devices{}
-	for _, pod := range n.admitted {
-		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-			if devices := n.node.Devices(pod, c.Name); len(devices) > 0 {
-				held[string(pod.UID)+"/"+c.Name] = devices
-			}
-		}
+	for _, numa := range n.world.numa {
+		f.NUMANodes = append(f.NUMANodes, numa.Describe())
 	}
-	return &v1alpha1.NodeTopology{Spec: publish.BuildSpec(f, held)}
+	n.managed(&f)
+	return &v1alpha1.NodeTopology{Spec: publish.BuildSpec(f, n.node.Held(n.admitted))}
 }
 
 // admit has the kubelet admit a pod.
@@ -182,17 +165,9 @@ func (n *judgedNode) admit(pod *v1.Pod) error {
 	err := n.node.Admit(pod)
 	n.pending = nil
 	if err != nil {
-		if err := n.node.Remove(pod); err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, n.node.Remove(pod))
 	}
 	return err
-}
-
-func (n *judgedNode) leave(pod *v1.Pod) {
-	if err := n.node.Remove(pod); err != nil {
-		n.t.Fatal(err)
-	}
 }
 
 // Refresh reads nothing: the machine does not change.
@@ -222,12 +197,12 @@ func (n *judgedNode) TopologyManager() (none model.TopologyManager, err error) {
 
 // List returns the pods as PodResources does.
 func (n *judgedNode) List(context.Context) (kubelet.View, error) {
-	return n.view(append(slices.Clone(n.admitted), n.pendings()...)), nil
+	return n.view(n.pods()), nil
 }
 
 // Get returns a pod as PodResources does.
 func (n *judgedNode) Get(_ context.Context, name kubelet.Pod) (kubelet.View, error) {
-	for _, pod := range append(slices.Clone(n.admitted), n.pendings()...) {
+	for _, pod := range n.pods() {
 		if pod.Name == name.Name {
 			return n.view([]*v1.Pod{pod}), nil
 		}
@@ -235,11 +210,12 @@ func (n *judgedNode) Get(_ context.Context, name kubelet.Pod) (kubelet.View, err
 	return kubelet.View{}, nil
 }
 
-func (n *judgedNode) pendings() []*v1.Pod {
+// pods returns the pods that have not ended, the one in admission too.
+func (n *judgedNode) pods() []*v1.Pod {
 	if n.pending == nil {
-		return nil
+		return n.admitted
 	}
-	return []*v1.Pod{n.pending}
+	return append(slices.Clone(n.admitted), n.pending)
 }
 
 func (n *judgedNode) view(pods []*v1.Pod) kubelet.View {
@@ -249,7 +225,7 @@ func (n *judgedNode) view(pods []*v1.Pod) kubelet.View {
 	for _, pod := range pods {
 		name := kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}
 		view.Pods = append(view.Pods, name)
-		for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for i, c := range node.Containers(pod) {
 			if i < len(pod.Spec.InitContainers) && c.RestartPolicy == nil {
 				continue
 			}
@@ -265,11 +241,8 @@ func (n *judgedNode) view(pods []*v1.Pod) kubelet.View {
 // Pods returns the requests of the pods.
 func (n *judgedNode) Pods(context.Context) (intent.Answer, error) {
 	answer := intent.Answer{Source: intent.PodsAPI}
-	for _, pod := range n.admitted {
-		answer.Pods = append(answer.Pods, told(pod, true))
-	}
-	for _, pod := range n.pendings() {
-		answer.Pods = append(answer.Pods, told(pod, false))
+	for _, pod := range n.pods() {
+		answer.Pods = append(answer.Pods, told(pod, pod != n.pending))
 	}
 	return answer, nil
 }
@@ -280,7 +253,7 @@ func told(pod *v1.Pod, started bool) intent.Pod {
 		Pod: kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}, UID: string(pod.UID), Started: started,
 		Created: pod.CreationTimestamp.Time, Alignment: intent.Alignment(pod.Annotations[intent.AlignmentKey]),
 	}
-	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	for i, c := range node.Containers(pod) {
 		role := model.App
 		if i < len(pod.Spec.InitContainers) {
 			role = model.Init
@@ -288,12 +261,8 @@ func told(pod *v1.Pod, started bool) intent.Pod {
 				role = model.Sidecar
 			}
 		}
-		wish := wishOf(&c)
-		for name, count := range wish {
-			if count == 0 {
-				delete(wish, name)
-			}
-		}
+		wish := node.Requests(&c)
+		maps.DeleteFunc(wish, func(_ string, count int) bool { return count == 0 })
 		p.Containers = append(p.Containers, intent.Container{
 			Name: c.Name, Role: role, Requests: wish, CPUs: ownCPUs(pod, &c),
 		})
@@ -301,24 +270,12 @@ func told(pod *v1.Pod, started bool) intent.Pod {
 	return p
 }
 
-func wishOf(c *v1.Container) map[string]int {
-	wish := map[string]int{}
-	for name, quantity := range c.Resources.Limits {
-		if strings.Contains(string(name), "/") {
-			wish[string(name)] = int(quantity.Value())
-		}
-	}
-	return wish
-}
-
 // free is how many healthy devices nobody has.
 func (n *judgedNode) free(o *published.Resource) int {
 	taken := map[string]bool{}
-	for _, pod := range n.admitted {
-		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-			for _, id := range n.node.Devices(pod, c.Name)[o.Name] {
-				taken[id] = true
-			}
+	for _, devices := range n.node.Held(n.admitted) {
+		for _, id := range devices[o.Name] {
+			taken[id] = true
 		}
 	}
 	free := 0

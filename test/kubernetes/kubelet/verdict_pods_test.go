@@ -63,21 +63,6 @@ func (n *judgedNode) randomContainer(name string, share int) v1.Container {
 	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: limits, Requests: limits}}
 }
 
-// numbers are devices by the numbers of the published object.
-func (n *judgedNode) numbers(devices map[string][]string) map[string][]int {
-	numbers := map[string][]int{}
-	for name, ids := range devices {
-		i := slices.IndexFunc(n.world.offered, func(o published.Resource) bool { return o.Name == name })
-		sorted := slices.SortedFunc(slices.Values(n.world.offered[i].Devices), device.Compare)
-		for number, d := range sorted {
-			if slices.Contains(ids, d.ID) {
-				numbers[name] = append(numbers[name], number)
-			}
-		}
-	}
-	return numbers
-}
-
 // pairs counts the same-switch pairs of devices, by the real tree.
 func (n *judgedNode) pairs(devices map[string][]string) int {
 	on := map[string]*[2]int{}
@@ -126,7 +111,7 @@ func (n *judgedNode) certain() bool {
 // leaves reports whether a pod has devices that none of its containers uses any more.
 func (n *judgedNode) leaves(pod *v1.Pod) bool {
 	used := map[string]bool{}
-	for i, c := range slices.Backward(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)) {
+	for i, c := range slices.Backward(node.Containers(pod)) {
 		over := i < len(pod.Spec.InitContainers) && c.RestartPolicy == nil
 		for _, ids := range n.node.Devices(pod, c.Name) {
 			for _, id := range ids {

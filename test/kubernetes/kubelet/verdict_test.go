@@ -17,11 +17,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	features "k8s.io/apiserver/pkg/util/feature"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem-scheduler/managers"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/published"
 )
 
 var verdicts = flag.Int("verdicts", 2000, "admissions that verdicts on a published node are compared on")
@@ -33,9 +35,7 @@ var verdicts = flag.Int("verdicts", 2000, "admissions that verdicts on a publish
 func TestVerdictIsTheKubelets(t *testing.T) {
 	const stay = 100 // admissions on a node
 	// of the options of the static CPU policy some are for who asks for them: on the node, and in the scheduler
-	if err := features.DefaultMutableFeatureGate.Set("CPUManagerPolicyAlphaOptions=true"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, features.DefaultMutableFeatureGate.Set("CPUManagerPolicyAlphaOptions=true"))
 	var mu sync.Mutex
 	seen := map[string]int{}
 	t.Run("on", func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestVerdictIsTheKubelets(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("kubelet %s: %s", node.Version, summary(seen))
+	t.Logf("kubelet %s: %v", node.Version, seen)
 	for _, what := range []string{
 		"admitted", "refused", "refused for ever", "alignment refused", withAll, forManagers,
 	} {
@@ -88,11 +88,8 @@ const (
 // judged is a node whose verdicts are compared.
 type judged struct {
 	*judgedNode
-	t      *testing.T
-	random *rand.Rand
 	shapes verdict.Shapes
 	full   float64
-	seen   map[string]int
 }
 
 // step lets pods leave and one come. How full the node is by then changes every few admissions.
@@ -105,7 +102,7 @@ func (j *judged) step(name string) {
 	}
 	for len(j.admitted) > 0 && j.fullness() > j.full {
 		i := j.random.IntN(len(j.admitted))
-		j.leave(j.admitted[i])
+		must(j.t, j.node.Remove(j.admitted[i]))
 		j.admitted = slices.Delete(j.admitted, i, i+1)
 	}
 	j.judge(j.randomPod(name))
@@ -113,8 +110,8 @@ func (j *judged) step(name string) {
 
 // judge compares what is told of a pod with what becomes of it.
 func (j *judged) judge(pod *v1.Pod) {
-	published := j.published()
-	state := j.state(published)
+	object := j.published()
+	state := j.state(object)
 	asked := state.Ask(pod)
 	told := state.Admit(pod)
 	if asked.Admitted != told.Admitted || asked.Never != told.Never || asked.Reason != told.Reason {
@@ -123,7 +120,7 @@ func (j *judged) judge(pod *v1.Pod) {
 	if (told.Reason == "") != told.Admitted {
 		j.t.Errorf("%+v", told)
 	}
-	empty := &v1alpha1.NodeTopology{Spec: *published.Spec.DeepCopy()}
+	empty := &v1alpha1.NodeTopology{Spec: *object.Spec.DeepCopy()}
 	empty.Spec.Held, empty.Spec.MemoryReserved = nil, nil
 	alone := j.state(empty).Ask(pod)
 	if told.Never && alone.Admitted || !told.Admitted && !told.Never && !alone.Admitted {
@@ -136,11 +133,11 @@ func (j *judged) judge(pod *v1.Pod) {
 		certain = false
 		j.seen["late"]++
 	}
-	j.compare(pod, published, told, err, certain)
+	j.compare(pod, object, told, err, certain)
 }
 
 func (j *judged) compare(
-	pod *v1.Pod, published *v1alpha1.NodeTopology, told verdict.Verdict, err error, certain bool,
+	pod *v1.Pod, object *v1alpha1.NodeTopology, told verdict.Verdict, err error, certain bool,
 ) {
 	var rejection *node.Rejection
 	if err != nil && !errors.As(err, &rejection) {
@@ -156,10 +153,10 @@ func (j *judged) compare(
 		case !certain && (told.Required || strict): // see coordination/admission: it is no certain asker
 			j.seen[uncertain]++
 		default:
-			j.t.Errorf("%s\ntold %+v\nthe kubelet says %v\n%s", describe(pod), told, err, j.describe(published))
+			j.t.Errorf("%s\ntold %+v\nthe kubelet says %v\n%s", describe(pod), told, err, j.describe(object))
 		}
 	}
-	if err != nil && j.bare(published).Ask(pod).Admitted {
+	if err != nil && j.bare(object).Ask(pod).Admitted {
 		j.seen[forManagers]++
 	}
 	switch {
@@ -175,20 +172,16 @@ func (j *judged) compare(
 		if j.hasAll(pod) {
 			j.seen[withAll]++
 		}
-		j.given(pod, published, told, certain)
+		j.given(pod, object, told, certain)
 	}
 }
 
 // state is that of a node as published.
-func (j *judged) state(published *v1alpha1.NodeTopology) *verdict.State {
-	m, err := managers.New(&published.Spec)
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	n, err := j.shapes.New(published, m)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+func (j *judged) state(object *v1alpha1.NodeTopology) *verdict.State {
+	m, err := managers.New(&object.Spec)
+	must(j.t, err)
+	n, err := j.shapes.New(object, m)
+	must(j.t, err)
 	state := n.State(func(types.UID) bool { return true })
 	if state.Err() != nil {
 		j.t.Fatal(state.Err())
@@ -197,11 +190,9 @@ func (j *judged) state(published *v1alpha1.NodeTopology) *verdict.State {
 }
 
 // bare is the node when its CPUs and memory are not looked at.
-func (j *judged) bare(published *v1alpha1.NodeTopology) *verdict.State {
-	n, err := j.shapes.New(published, nil)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+func (j *judged) bare(object *v1alpha1.NodeTopology) *verdict.State {
+	n, err := j.shapes.New(object, nil)
+	must(j.t, err)
 	return n.State(func(types.UID) bool { return true })
 }
 
@@ -211,7 +202,7 @@ func counts(reason string) bool {
 }
 
 // given compares what the containers of an admitted pod got.
-func (j *judged) given(pod *v1.Pod, published *v1alpha1.NodeTopology, told verdict.Verdict, certain bool) {
+func (j *judged) given(pod *v1.Pod, object *v1alpha1.NodeTopology, told verdict.Verdict, certain bool) {
 	if certain {
 		j.seen["certain"]++
 	}
@@ -225,9 +216,9 @@ func (j *judged) given(pod *v1.Pod, published *v1alpha1.NodeTopology, told verdi
 				c.Nodes.Numbers(), nodes)
 		}
 		pairs += j.pairs(devices)
-		numbers := j.numbers(devices)
-		same = same && maps.EqualFunc(numbers, c.Devices, slices.Equal[[]int])
-		got += fmt.Sprintln(c.Name, numbers)
+		foretold := published.IDs(j.world.offered, c.Devices)
+		same = same && maps.EqualFunc(devices, foretold, slices.Equal[[]string])
+		got += fmt.Sprintln(c.Name, devices, "told", foretold)
 	}
 	j.seen["pairs"] += pairs
 	switch {
@@ -241,7 +232,7 @@ func (j *judged) given(pod *v1.Pod, published *v1alpha1.NodeTopology, told verdi
 	}
 	if pairs != told.Pairs {
 		if certain {
-			j.t.Errorf("%s\ntold %+v\ngot %d pairs of\n%s%s", describe(pod), told, pairs, got, j.describe(published))
+			j.t.Errorf("%s\ntold %+v\ngot %d pairs of\n%s%s", describe(pod), told, pairs, got, j.describe(object))
 		}
 		j.seen["other pairs"]++
 	}
@@ -250,43 +241,22 @@ func (j *judged) given(pod *v1.Pod, published *v1alpha1.NodeTopology, told verdi
 func describe(pod *v1.Pod) string {
 	var text strings.Builder
 	fmt.Fprint(&text, pod.Annotations)
-	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	for i, c := range node.Containers(pod) {
 		sidecar := i < len(pod.Spec.InitContainers) && c.RestartPolicy != nil
-		fmt.Fprintf(&text, " %s(%t)%v %v CPUs %v", c.Name, sidecar, wishOf(&c), c.Resources.Requests.Cpu(),
+		fmt.Fprintf(&text, " %s(%t)%v %v CPUs %v", c.Name, sidecar, node.Requests(&c), c.Resources.Requests.Cpu(),
 			c.Resources.Requests.Memory())
 	}
 	return text.String()
 }
 
-func (j *judged) describe(published *v1alpha1.NodeTopology) string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "%v\n", published.Spec.Kubelet)
-	for _, n := range published.Spec.NUMANodes {
-		fmt.Fprintf(&text, "%+v\n", n)
-	}
-	for _, r := range published.Spec.Resources {
-		fmt.Fprintf(&text, "%+v\n", r)
-	}
-	for _, s := range published.Spec.Switches {
-		fmt.Fprintf(&text, "%+v\n", s)
-	}
-	for _, h := range published.Spec.Held {
-		fmt.Fprintf(&text, "%+v\n", h)
-	}
-	fmt.Fprintf(&text, "%+v\n", published.Spec.MemoryReserved)
+func (j *judged) describe(object *v1alpha1.NodeTopology) string {
 	const newest = 8
+	content, err := yaml.Marshal(object.Spec)
+	must(j.t, err)
+	text := string(content)
 	decisions := j.coordinator.Recent()
 	for _, d := range decisions[max(0, len(decisions)-newest):] {
-		fmt.Fprintf(&text, "decided: %v\n", d)
+		text += fmt.Sprintf("decided: %v\n", d)
 	}
-	return text.String()
-}
-
-func summary(seen map[string]int) string {
-	var parts []string
-	for what, count := range seen {
-		parts = append(parts, fmt.Sprint(count, " ", what))
-	}
-	slices.Sort(parts)
-	return strings.Join(parts, ", ")
+	return text
 }

@@ -30,8 +30,8 @@ func (w *judgedWorld) String() string { return w.name }
 
 // The resources that pods ask for: NICs can be in two pools.
 const (
-	judgedGPUs = "amd.com/gpu"
-	judgedVFs  = "tandem.dev/rdma_vf"
+	judgedGPUs = published.GPUs
+	judgedVFs  = published.VFs
 	judgedRail = "tandem.dev/rail"
 )
 
@@ -68,12 +68,10 @@ func randomJudgedWorld(t *testing.T, random *rand.Rand) *judgedWorld {
 		w.name = names[random.IntN(len(names))]
 		sys, tree := machines.Read(t, w.name, vfs)
 		numa, err := node.ReadNUMA(sys, tree.NUMANodes())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.tree, w.numa = tree, numa
 		w.offerFunctions(random, func(d *topology.Device) (gpu, vf bool) {
-			return d.Class.IsGPU() && (d.Vendor == 0x1002 || d.Vendor == 0x10de), d.IsVF()
+			return machines.IsGPU(d), d.IsVF()
 		})
 	}
 	w.manage(random)

@@ -129,8 +129,8 @@ func (c *comparison) difference(
 		return ""
 	}
 	var all strings.Builder
-	for i, o := range containersOf(pod) {
-		if len(requestsOf(&o)) > 0 {
+	for i, o := range node.Containers(pod) {
+		if len(node.Requests(&o)) > 0 {
 			want, got := c.real.containers[i].sorted(), containers[i].sorted()
 			all.WriteString(cmp.Diff(want, got, cmpopts.IgnoreUnexported(allocation{}), cmpopts.EquateEmpty()))
 		}
@@ -197,8 +197,8 @@ func (c *comparison) count(pod *v1.Pod, rejection *node.Rejection) {
 
 func describe(pod *v1.Pod) string {
 	var text strings.Builder
-	for i, c := range containersOf(pod) {
-		fmt.Fprintf(&text, " %s (role %d) %v;", c.Name, roleOf(pod, i), requestsOf(&c))
+	for i, c := range node.Containers(pod) {
+		fmt.Fprintf(&text, " %s (role %d) %v;", c.Name, roleOf(pod, i), node.Requests(&c))
 	}
 	return text.String()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 )
 
 // replay admits a pod on the product's device manager, after the real one.
@@ -35,7 +36,7 @@ func (r *real) managed(pod *v1.Pod, held map[string][]string) ([]container, bool
 		announced = append(announced, a)
 	}
 	n := devicemanager.NewDevices(announced)
-	p := &replay{kubelet: r, containers: make([]container, len(containersOf(pod)))}
+	p := &replay{kubelet: r, containers: make([]container, len(node.Containers(pod)))}
 	p.Admission = &devicemanager.Admission{
 		Node: n, Kubelet: model.TopologyManager{Rule: r.world.rule(), ScopePod: r.world.scope == "pod"},
 		Others: p, Healthy: n.NewSet(), Taken: n.NewSet(), Reusable: n.NewSet(),
@@ -48,9 +49,9 @@ func (r *real) managed(pod *v1.Pod, held map[string][]string) ([]container, bool
 			}
 		}
 	}
-	for i, c := range containersOf(pod) {
+	for i, c := range node.Containers(pod) {
 		p.Admission.Containers = append(p.Admission.Containers, model.Container{
-			Role: model.Role(roleOf(pod, i)), Requests: p.requests(i, requestsOf(&c)),
+			Role: model.Role(roleOf(pod, i)), Requests: p.requests(i, node.Requests(&c)),
 		})
 	}
 	return p.containers, p.Admit() == nil

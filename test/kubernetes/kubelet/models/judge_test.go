@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 )
@@ -61,9 +62,9 @@ func (j *judge) admit(pod *v1.Pod) ([]container, bool) {
 	j.announce()
 	p := &model.Pod{}
 	p.Namespace, p.Name = pod.Namespace, pod.Name
-	for i, c := range containersOf(pod) {
+	for i, c := range node.Containers(pod) {
 		p.Containers = append(p.Containers, &model.Container{
-			Name: c.Name, Role: roleOf(pod, i), Requests: requestsOf(&c),
+			Name: c.Name, Role: roleOf(pod, i), Requests: node.Requests(&c),
 		})
 	}
 	j.containers = make([]container, len(p.Containers))
@@ -82,7 +83,7 @@ func (j *judge) remove(pod *v1.Pod) {
 
 // of returns the number of a container of the pod in admission.
 func (j *judge) of(c *model.Container) int {
-	return slices.IndexFunc(containersOf(j.real.pod), func(o v1.Container) bool { return o.Name == c.Name })
+	return slices.IndexFunc(node.Containers(j.real.pod), func(o v1.Container) bool { return o.Name == c.Name })
 }
 
 // Order returns the order of the real kubelet.

@@ -5,13 +5,11 @@ package models_test
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 )
@@ -91,19 +89,15 @@ func (r *real) stop() {
 // announce sends the lists of all plugins.
 func (r *real) announce() {
 	for _, resource := range r.world.resources {
-		var devices []*v1beta1.Device
-		for _, d := range resource.Devices {
-			devices = append(devices, node.Device(d.ID, d.Healthy, d.NUMA))
-		}
-		r.node.Announce(resource.Name, devices)
+		r.node.Announce(resource.Name, resource.Devices)
 	}
 }
 
 // admit admits a pod with these answers of the plugins. The rejection is nil if the pod is admitted.
 func (r *real) admit(pod *v1.Pod, answer func(container int, a *allocation) []string) *node.Rejection {
-	r.pod, r.answer, r.containers = pod, answer, make([]container, len(containersOf(pod)))
+	r.pod, r.answer, r.containers = pod, answer, make([]container, len(node.Containers(pod)))
 	err := r.node.Admit(pod)
-	for i, c := range containersOf(pod) {
+	for i, c := range node.Containers(pod) {
 		r.containers[i].Nodes = r.node.Affinity(pod, c.Name)
 	}
 	var rejection *node.Rejection
@@ -127,8 +121,8 @@ func (r *real) remove(pod *v1.Pod) {
 
 // current returns the number of the container that gets devices: the first without all allocations.
 func (r *real) current() int {
-	for i, c := range containersOf(r.pod) {
-		for name, count := range requestsOf(&c) {
+	for i, c := range node.Containers(r.pod) {
+		for name, count := range node.Requests(&c) {
 			if a := r.containers[i].of(name); count > 0 && (a == nil || a.Devices == nil) {
 				return i
 			}
@@ -162,35 +156,13 @@ func (r *real) plugin(resource string) node.Plugin {
 	}
 }
 
-// containersOf returns all containers of a pod in the order of their admission.
-func containersOf(pod *v1.Pod) []v1.Container {
-	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
-}
-
-// requestsOf returns the requested devices of a container by resource.
-func requestsOf(c *v1.Container) map[string]int {
-	requests := map[string]int{}
-	for name, quantity := range c.Resources.Limits {
-		if name != v1.ResourceCPU {
-			requests[string(name)] = int(quantity.Value())
-		}
-	}
-	return requests
-}
-
 // held returns the devices of all containers that the kubelet has admitted, by resource.
 func (r *real) held() map[string][]string {
 	held := map[string][]string{}
-	for _, pod := range r.admitted {
-		for _, c := range containersOf(pod) {
-			for name, ids := range r.node.Devices(pod, c.Name) {
-				held[name] = append(held[name], ids...)
-			}
+	for _, devices := range r.node.Held(r.admitted) {
+		for name, ids := range devices {
+			held[name] = append(held[name], ids...)
 		}
-	}
-	for _, name := range slices.Collect(maps.Keys(held)) { // devices of init containers are with others too
-		slices.Sort(held[name])
-		held[name] = slices.Compact(held[name])
 	}
 	return held
 }

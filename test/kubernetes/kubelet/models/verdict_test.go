@@ -8,11 +8,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/published"
 )
 
@@ -25,19 +24,10 @@ func (r *real) foretell(pod *v1.Pod) (verdict.Verdict, error) {
 		CPUManagerPolicy: "none", MemoryManagerPolicy: "None",
 	}
 	for _, n := range w.numa {
-		described := v1alpha1.NUMANode{Number: n.ID}
-		for _, d := range n.Distances {
-			described.Distances = append(described.Distances, int(d))
-		}
-		f.NUMANodes = append(f.NUMANodes, described)
+		f.NUMANodes = append(f.NUMANodes, n.Describe())
 	}
-	held := map[string]kubelet.Devices{}
-	for _, pod := range r.admitted {
-		for _, c := range containersOf(pod) {
-			held[string(pod.UID)+"/"+c.Name] = r.node.Devices(pod, c.Name)
-		}
-	}
-	n, err := verdict.New(&v1alpha1.NodeTopology{Spec: publish.BuildSpec(f, held)}, nil)
+	spec := publish.BuildSpec(f, r.node.Held(r.admitted))
+	n, err := verdict.New(&v1alpha1.NodeTopology{Spec: spec}, nil)
 	if err != nil {
 		return verdict.Verdict{}, err
 	}
@@ -48,7 +38,7 @@ func (r *real) foretell(pod *v1.Pod) (verdict.Verdict, error) {
 // containers before the rejected one as in the verdict on these alone. Under scope pod, which aligns all
 // containers to the same NUMA nodes, answers do not decide.
 func (r *real) plan(pod *v1.Pod, v verdict.Verdict) ([]container, error) {
-	for n := len(containersOf(pod)) - 1; !v.Admitted && n > 0; n-- {
+	for n := len(node.Containers(pod)) - 1; !v.Admitted && n > 0; n-- {
 		part := pod.DeepCopy()
 		part.Spec.InitContainers = part.Spec.InitContainers[:min(n, len(pod.Spec.InitContainers))]
 		part.Spec.Containers = part.Spec.Containers[:n-len(part.Spec.InitContainers)]
@@ -62,30 +52,15 @@ func (r *real) plan(pod *v1.Pod, v verdict.Verdict) ([]container, error) {
 
 // told converts a verdict. It says nothing of questions.
 func (r *real) told(pod *v1.Pod, v verdict.Verdict) (containers []container) {
-	for _, c := range containersOf(pod) {
+	for _, c := range node.Containers(pod) {
 		told := container{}
 		if i := slices.IndexFunc(v.Containers, func(o verdict.Container) bool { return o.Name == c.Name }); i >= 0 {
 			told.Nodes = v.Containers[i].Nodes.Numbers()
-			for name, numbers := range v.Containers[i].Devices {
-				a := allocation{Resource: name, Devices: r.numbered(name, numbers)}
-				told.Allocations = append(told.Allocations, a)
+			for name, ids := range published.IDs(r.world.resources, v.Containers[i].Devices) {
+				told.Allocations = append(told.Allocations, allocation{Resource: name, Devices: ids})
 			}
 		}
 		containers = append(containers, told)
 	}
 	return containers
-}
-
-// numbered returns the IDs of devices with numbers in the published object.
-func (r *real) numbered(resource string, numbers []int) (ids []string) {
-	for _, of := range r.world.resources {
-		if of.Name == resource {
-			sorted := slices.SortedFunc(slices.Values(of.Devices), device.Compare)
-			for _, n := range numbers {
-				ids = append(ids, sorted[n].ID)
-			}
-		}
-	}
-	slices.Sort(ids)
-	return ids
 }

@@ -20,8 +20,8 @@ import (
 
 // The resources of a node: NICs can be in two pools.
 const (
-	gpus = "amd.com/gpu"
-	vfs  = "tandem.dev/rdma_vf"
+	gpus = published.GPUs
+	vfs  = published.VFs
 	rail = "tandem.dev/rail"
 )
 
@@ -167,22 +167,14 @@ func recorded(t *testing.T, random *rand.Rand) *world {
 	w := &world{layout: randomOptions(random), tree: tree, numa: numa}
 	hinted, split := random.IntN(2) == 0, random.IntN(3) == 0 && len(w.numa) <= 4
 	devices := map[string][]device.Device{}
-	for d := range w.tree.Devices() {
-		one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
-		name := gpus
-		switch {
-		case d.Class.IsGPU() && (d.Vendor == 0x1002 || d.Vendor == 0x10de):
-		case d.IsVF() && split && d.Address.Function%2 == 0:
-			name = rail
-		case d.IsVF():
-			name = vfs
-		default:
-			continue
+	for _, r := range published.Resources(tree, hinted) {
+		for _, d := range r.Devices {
+			name := r.Name
+			if name == vfs && split && d.Address.Function%2 == 0 {
+				name = rail
+			}
+			devices[name] = append(devices[name], d)
 		}
-		if name != gpus && !hinted {
-			one.NUMA = topology.NUMANode{}
-		}
-		devices[name] = append(devices[name], one)
 	}
 	w.resources = resourcesOf(devices)
 	return w

@@ -36,7 +36,7 @@ func (n *Node) admit(pod *v1.Pod) error {
 		n.pods.deactivate(pod)
 		return &Rejection{Pod: pod.Name, Reason: reason, Message: message}
 	}
-	for _, c := range containers(pod) {
+	for _, c := range Containers(pod) {
 		n.addContainer(pod, &c, containerID(pod, c.Name))
 	}
 	return nil
@@ -51,7 +51,7 @@ func (n *Node) Remove(pod *v1.Pod) error {
 	n.admission.Lock()
 	defer n.admission.Unlock()
 	n.pods.deactivate(pod)
-	for _, c := range containers(pod) {
+	for _, c := range Containers(pod) {
 		if err := n.removeContainer(containerID(pod, c.Name)); err != nil {
 			return fmt.Errorf("remove pod %s: %w", pod.Name, err)
 		}
@@ -63,9 +63,4 @@ func (n *Node) Remove(pod *v1.Pod) error {
 	n.removePod(pod)
 	n.pods.remove(pod)
 	return nil
-}
-
-// containers returns all containers of a pod in the order of their admission.
-func containers(pod *v1.Pod) []v1.Container {
-	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 }

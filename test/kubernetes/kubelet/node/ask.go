@@ -11,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // Allocatable returns the number of healthy devices of a resource, including allocated ones, as in the node's
@@ -20,22 +22,26 @@ func (n *Node) Allocatable(resource string) int {
 	return int(quantity.Value())
 }
 
-// WaitAllocatable waits until a resource has this many healthy devices. It polls every few milliseconds,
-// because the kubelet sends no notification.
-func (n *Node) WaitAllocatable(ctx context.Context, resource string, want int) error {
+// Poll asks every few milliseconds until a condition is true, for what sends no notification.
+func Poll(ctx context.Context, isTrue func() bool) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		have := n.Allocatable(resource)
-		if have == want {
-			return nil
-		}
+	for !isTrue() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %d devices of %s, have %d: %w", want, resource, have, context.Cause(ctx))
+			return context.Cause(ctx)
 		}
 	}
+	return nil
+}
+
+// WaitAllocatable waits until a resource has this many healthy devices.
+func (n *Node) WaitAllocatable(ctx context.Context, resource string, want int) error {
+	if err := Poll(ctx, func() bool { return n.Allocatable(resource) == want }); err != nil {
+		return fmt.Errorf("wait for %d devices of %s, have %d: %w", want, resource, n.Allocatable(resource), err)
+	}
+	return nil
 }
 
 // Inventory returns the healthy devices of a resource, allocated or not, each with the NUMA nodes of its
@@ -62,6 +68,19 @@ func (n *Node) Devices(pod *v1.Pod, container string) map[string][]string {
 	return held
 }
 
+// Held returns the devices of the containers of pods, by the UID of the pod and the name of the container.
+func (n *Node) Held(pods []*v1.Pod) map[string]kubelet.Devices {
+	held := map[string]kubelet.Devices{}
+	for _, pod := range pods {
+		for _, c := range Containers(pod) {
+			if devices := n.Devices(pod, c.Name); len(devices) > 0 {
+				held[string(pod.UID)+"/"+c.Name] = devices
+			}
+		}
+	}
+	return held
+}
+
 // Affinity returns the NUMA nodes that the topology manager chose for a container of an admitted pod,
 // ascending; nil means no request for any.
 func (n *Node) Affinity(pod *v1.Pod, container string) []int {
@@ -82,11 +101,11 @@ type Response struct {
 
 // Response returns the kubelet's input to the container runtime for a container of an admitted pod.
 func (n *Node) Response(ctx context.Context, pod *v1.Pod, container string) (Response, error) {
-	i := slices.IndexFunc(containers(pod), func(c v1.Container) bool { return c.Name == container })
+	i := slices.IndexFunc(Containers(pod), func(c v1.Container) bool { return c.Name == container })
 	if i < 0 {
 		return Response{}, fmt.Errorf("pod %s has no container %s", pod.Name, container)
 	}
-	options, err := n.devices.GetDeviceRunContainerOptions(ctx, pod, &containers(pod)[i])
+	options, err := n.devices.GetDeviceRunContainerOptions(ctx, pod, &Containers(pod)[i])
 	if err != nil {
 		return Response{}, fmt.Errorf("start container %s of pod %s: %w", container, pod.Name, err)
 	}

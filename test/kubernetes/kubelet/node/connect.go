@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -67,19 +68,22 @@ func (n *Node) Connect(ctx context.Context, p Plugin) error {
 }
 
 // Announce sends all devices of such a plugin, like a message of ListAndWatch.
-func (n *Node) Announce(resource string, devices []*v1beta1.Device) {
-	n.devices.PluginListAndWatchReceiver(klog.Background(), resource,
-		&v1beta1.ListAndWatchResponse{Devices: devices})
+func (n *Node) Announce(resource string, devices []device.Device) {
+	list := &v1beta1.ListAndWatchResponse{}
+	for _, d := range devices {
+		list.Devices = append(list.Devices, Device(d.ID, d.Healthy, d.NUMA))
+	}
+	n.devices.PluginListAndWatchReceiver(klog.Background(), resource, list)
 }
 
 // Device returns a device as plugins list it.
 func Device(id string, healthy bool, at topology.NUMANode) *v1beta1.Device {
-	device := &v1beta1.Device{ID: id, Health: v1beta1.Unhealthy}
+	listed := &v1beta1.Device{ID: id, Health: v1beta1.Unhealthy}
 	if healthy {
-		device.Health = v1beta1.Healthy
+		listed.Health = v1beta1.Healthy
 	}
 	if number, known := at.Number(); known {
-		device.Topology = &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: int64(number)}}}
+		listed.Topology = &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: int64(number)}}}
 	}
-	return device
+	return listed
 }

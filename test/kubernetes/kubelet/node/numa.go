@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
+	"slices"
 	"strconv"
 	"strings"
 
 	"k8s.io/utils/cpuset"
+
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
 
 // NUMA is a NUMA node of the machine.
@@ -39,66 +41,40 @@ func ReadNUMA(sys fs.FS, numbers []int) ([]NUMA, error) {
 	}
 	nodes := make([]NUMA, 0, len(numbers))
 	for i, number := range numbers {
-		distances, err := readDistances(sys, number)
-		if err != nil {
-			return nil, err
+		n := NUMA{ID: number, Distances: slices.Repeat([]uint64{remoteDistance}, len(numbers)), Socket: number}
+		n.Distances[i] = localDistance
+		if err := n.read(sys); err != nil {
+			return nil, fmt.Errorf("read NUMA node %d: %w", number, err)
 		}
-		if len(distances) == 0 {
-			distances = uniformDistances(i, len(numbers))
-		}
-		cpus, err := readCPUs(sys, number)
-		if err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, NUMA{ID: number, Distances: distances, CPUs: cpus, Socket: number})
+		nodes = append(nodes, n)
 	}
 	return nodes, nil
 }
 
-// readDistances reads devices/system/node/node<N>/distance; nil without the file.
-func readDistances(sys fs.FS, number int) ([]uint64, error) {
-	file := path.Join("devices/system/node", fmt.Sprintf("node%d", number), "distance")
-	text, err := fs.ReadFile(sys, file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// read reads the files distance and cpulist of devices/system/node/node<N>, if they are there.
+func (n *NUMA) read(sys fs.FS) error {
+	folder := fmt.Sprintf("devices/system/node/node%d/", n.ID)
+	text, err := fs.ReadFile(sys, folder+"distance")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read NUMA distances: %w", err)
+	if len(text) > 0 {
+		n.Distances = nil
 	}
-	var distances []uint64
 	for field := range strings.FieldsSeq(string(text)) {
 		distance, err := strconv.ParseUint(field, 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("read NUMA distances: %s: %w", file, err)
+			return fmt.Errorf("parse distance: %w", err)
 		}
-		distances = append(distances, distance)
+		n.Distances = append(n.Distances, distance)
 	}
-	return distances, nil
-}
-
-// readCPUs reads devices/system/node/node<N>/cpulist; nil without the file.
-func readCPUs(sys fs.FS, number int) ([]int, error) {
-	text, err := fs.ReadFile(sys, path.Join("devices/system/node", fmt.Sprintf("node%d", number), "cpulist"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read CPUs of NUMA node %d: %w", number, err)
+	text, err = fs.ReadFile(sys, folder+"cpulist")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	set, err := cpuset.Parse(strings.TrimSpace(string(text)))
-	if err != nil {
-		return nil, fmt.Errorf("read CPUs of NUMA node %d: %w", number, err)
-	}
-	return set.List(), nil
-}
-
-func uniformDistances(self, count int) []uint64 {
-	distances := make([]uint64, count)
-	for i := range distances {
-		distances[i] = remoteDistance
-	}
-	distances[self] = localDistance
-	return distances
+	n.CPUs = set.List()
+	return err
 }
 
 // cadvisorInfo converts the nodes to cAdvisor's form of the machine, the kubelet's input.
@@ -119,6 +95,26 @@ func cadvisorInfo(nodes []NUMA) *cadvisorMachine {
 	}
 	machine.NumSockets = len(sockets)
 	return machine
+}
+
+// Describe returns the NUMA node as a node publishes it.
+func (n NUMA) Describe() v1alpha1.NUMANode {
+	described := v1alpha1.NUMANode{
+		Number: n.ID, CPUs: v1alpha1.SetOf(n.CPUs...),
+		Memory: map[string]v1alpha1.Memory{"memory": {Total: n.Memory}},
+	}
+	for _, d := range n.Distances {
+		described.Distances = append(described.Distances, int(d))
+	}
+	for _, core := range n.Cores {
+		if len(core) > 1 {
+			described.Cores = append(described.Cores, v1alpha1.SetOf(core...))
+		}
+	}
+	if len(n.CPUs) > 0 && n.Socket != n.ID {
+		described.Socket = new(n.Socket)
+	}
+	return described
 }
 
 // hugePage is the size of a huge page.

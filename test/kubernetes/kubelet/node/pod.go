@@ -3,6 +3,9 @@
 package node
 
 import (
+	"slices"
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +18,22 @@ func Pod(name string, init, app []v1.Container) *v1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, UID: uuid.NewUUID()},
 		Spec:       v1.PodSpec{InitContainers: init, Containers: app},
 	}
+}
+
+// Containers returns all containers of a pod in the order of their admission.
+func Containers(pod *v1.Pod) []v1.Container {
+	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+}
+
+// Requests returns the devices that a container requests, by resource.
+func Requests(c *v1.Container) map[string]int {
+	requests := map[string]int{}
+	for name, quantity := range c.Resources.Limits {
+		if strings.Contains(string(name), "/") {
+			requests[string(name)] = int(quantity.Value())
+		}
+	}
+	return requests
 }
 
 // Container returns a container that requests devices by resource, and one CPU, which has no device plugin.

@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 )
 
 // Status asks whichever daemon serves the coordination socket.
@@ -30,23 +30,18 @@ func (r *Rig) Status(ctx context.Context) (*api.StatusResponse, error) {
 	return status, nil
 }
 
-// waitJoined waits until both daemons have joined the coordination. It polls every few milliseconds, because
-// the socket sends no notification.
+// waitJoined waits until both daemons have joined the coordination.
 func (r *Rig) waitJoined(ctx context.Context) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		status, err := r.Status(ctx)
-		if err == nil && r.allJoined(status) {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for both daemons to join, have %v: %w",
-				status, errors.Join(context.Cause(ctx), err))
-		}
+	var status *api.StatusResponse
+	var failed error
+	err := node.Poll(ctx, func() bool {
+		status, failed = r.Status(ctx)
+		return failed == nil && r.allJoined(status)
+	})
+	if err != nil {
+		return fmt.Errorf("wait for both daemons to join, have %v: %w", status, errors.Join(err, failed))
 	}
+	return nil
 }
 
 func (r *Rig) allJoined(status *api.StatusResponse) bool {
