@@ -180,7 +180,7 @@ func (c *chaos) recover() {
 	}
 	clear(c.killed)
 	// for a moment the kubelet goes on counting the devices of one that was killed
-	c.must(c.registered(position, started))
+	c.must(registered(deadline(c.t), c.Pair.Log, position, started))
 	c.must(c.WaitReady(deadline(c.t)))
 	c.dead = false
 	c.did("recovered")

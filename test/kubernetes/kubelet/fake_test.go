@@ -92,9 +92,7 @@ func (p *fakePlugin) run(t *testing.T, kubeletDir string) {
 	dir := filepath.Join(kubeletDir, "device-plugins")
 	name := cmp.Or(p.socket, filepath.Base(p.resource)+".sock")
 	listener, err := net.Listen("unix", filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.ended = make(chan struct{})
 	server := grpc.NewServer()
 	v1beta1.RegisterDevicePluginServer(server, p)

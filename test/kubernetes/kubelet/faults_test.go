@@ -123,7 +123,8 @@ func (c *chaos) replace(surge bool) (end func()) {
 	go func() {
 		steps := []func() error{before.Stop, after.Start}
 		if surge {
-			steps = []func() error{after.Start, func() error { return c.registered(position, 1) }, before.Stop}
+			known := func() error { return registered(deadline(c.t), c.Pair.Log, position, 1) }
+			steps = []func() error{after.Start, known, before.Stop}
 		}
 		for _, step := range steps {
 			if err := step(); err != nil {
@@ -137,17 +138,9 @@ func (c *chaos) replace(surge bool) (end func()) {
 		c.must(<-done)
 		*which = after
 		if surge && node.Version == "1.36" {
-			c.must(c.registered(position, 2))
+			c.must(registered(deadline(c.t), c.Pair.Log, position, 2))
 		}
 	}
-}
-
-// registered waits until so many registrations have happened since a position in the log.
-func (c *chaos) registered(position, count int) error {
-	_, err := c.Pair.Log.Wait(deadline(c.t), position, func(lines []pair.Line) bool {
-		return registrations(lines) >= count
-	})
-	return err
 }
 
 // lookInFlight makes the kubelet lose sight of a device: see doubled_test.go. It finds it again when the next

@@ -5,6 +5,7 @@ package kubelet_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,7 +99,7 @@ func (n *gpuNode) check(t *testing.T) {
 		for _, gpu := range seen {
 			nodes[gpu.NUMA] = true
 		}
-		if count <= maxOf(onNode) && len(nodes) != 1 {
+		if count <= slices.Max(slices.Collect(maps.Values(onNode))) && len(nodes) != 1 {
 			t.Errorf("%d GPUs are on several NUMA nodes, and one node has enough: %v", count, seen)
 		}
 		t.Logf("%d GPUs: %v", count, seen)
@@ -117,14 +118,6 @@ func (n *gpuNode) check(t *testing.T) {
 	if err := n.Admit(pod); !errors.As(err, &rejection) {
 		t.Errorf("a pod for which no GPU is left: %v, want a rejection", err)
 	}
-}
-
-func maxOf(counts map[string]int) int {
-	most := 0
-	for _, count := range counts {
-		most = max(most, count)
-	}
-	return most
 }
 
 // TestGPUsOfThisMachine admits pods on the GPUs of the machine that runs the test, with NVIDIA's library, and

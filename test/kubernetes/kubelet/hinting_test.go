@@ -3,12 +3,12 @@
 package kubelet_test
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -22,28 +22,23 @@ import (
 // admits the pod again, and also a pod of all GPUs, whose VFs have no hints.
 func TestHintsFlip(t *testing.T) {
 	u := startUpgrade(t, daemons(t), stockPool)
-	u.must(errors.Join(u.Pair.GPU.Kill(), u.Pair.RDMA.Kill()))
-	files, err := filepath.Glob(filepath.Join(u.RunDir(), "*"))
-	u.must(err)
-	for _, name := range files {
-		u.must(os.RemoveAll(name))
-	}
+	u.forget()
 	boot, err := system.Disk{}.BootID()
-	u.must(err)
-	u.must(os.WriteFile(filepath.Join(u.RunDir(), "vfs.json"), fmt.Appendf(nil, `{"boot": %q, "listed": {},
+	must(u.t, err)
+	must(u.t, os.WriteFile(filepath.Join(u.RunDir(), "vfs.json"), fmt.Appendf(nil, `{"boot": %q, "listed": {},
 		"hidden": {}, "hints": {%q: {"hints": true, "since": "2026-01-01T00:00:00Z", "settled": true}}}`,
 		boot, rig.VF), 0o600))
-	u.must(u.Pair.RDMA.Start())
+	must(u.t, u.Pair.RDMA.Start())
 	u.awaitHints(true)
 	running := shape{app: []want{{vfs: 2}}}.pod("running", u.GPU)
-	u.must(u.Node.Admit(running))
-	u.must(u.Pair.GPU.Start())
-	u.must(u.WaitReady(deadline(t)))
+	must(u.t, u.Node.Admit(running))
+	must(u.t, u.Pair.GPU.Start())
+	must(u.t, u.WaitReady(deadline(t)))
 	u.awaitHints(false)
 	u.restartKubelet()
 	whole := shape{app: []want{{8, 8}}}.pod("whole", u.GPU)
 	_, err = u.Admit(deadline(t), whole)
-	u.must(err)
+	must(u.t, err)
 	u.restartKubelet()
 }
 
@@ -59,31 +54,22 @@ func TestHintsAfterTheLastPod(t *testing.T) {
 	})}
 	pod := shape{app: []want{{1, 1}}}.pod("first", u.GPU)
 	_, err := u.Admit(deadline(t), pod)
-	u.must(err)
+	must(u.t, err)
 	u.awaitHints(false)
-	u.must(u.Node.Remove(pod))
-	u.must(u.Node.Admit(node.Pod("other", nil, []v1.Container{node.Container("app", nil)})))
+	must(u.t, u.Node.Remove(pod))
+	must(u.t, u.Node.Admit(node.Pod("other", nil, []v1.Container{node.Container("app", nil)})))
 	u.awaitHints(true)
 }
 
 // awaitHints waits until the kubelet has the NUMA nodes of all VFs, or of none.
 func (u *upgrade) awaitHints(want bool) {
 	u.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for ctx := deadline(u.t); ; {
+	err := node.Poll(deadline(u.t), func() bool {
 		inventory := u.Node.Inventory(rig.VF)
-		other := len(inventory) != u.VFs()
-		for _, nodes := range inventory {
-			other = other || len(nodes) > 0 != want
-		}
-		if !other {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			u.t.Fatalf("hints %t: the kubelet has %v", want, inventory)
-		}
+		isOther := func(nodes []int) bool { return len(nodes) > 0 != want }
+		return len(inventory) == u.VFs() && !slices.ContainsFunc(slices.Collect(maps.Values(inventory)), isOther)
+	})
+	if err != nil {
+		u.t.Fatalf("hints %t: the kubelet has %v: %v", want, u.Node.Inventory(rig.VF), err)
 	}
 }

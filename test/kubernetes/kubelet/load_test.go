@@ -61,14 +61,8 @@ func startRig(t *testing.T, setup rig.Setup) *rig.Rig {
 		setup.NVML = nvml.Library(t)
 	}
 	r, err := rig.Start(t.Context(), setup)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := r.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, err)
+	t.Cleanup(func() { must(t, r.Stop()) })
 	return r
 }
 
@@ -124,9 +118,7 @@ func (l *load) fullness() float64 {
 }
 
 func (l *load) depart(i int) {
-	if err := l.Remove(l.pods[i]); err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, l.Remove(l.pods[i]))
 	l.pods = slices.Delete(l.pods, i, i+1)
 }
 
@@ -139,9 +131,7 @@ func (l *load) admit(name string) {
 	switch {
 	case errors.As(err, &rejection) && rejection.Reason == "TopologyAffinityError":
 		l.count.refused++
-		if err := l.Remove(pod); err != nil {
-			l.t.Fatal(err)
-		}
+		must(l.t, l.Remove(pod))
 		return
 	case err != nil:
 		l.t.Fatalf("seed %d: %v", *seed, err)
@@ -219,14 +209,11 @@ func (l *load) checkLedger() {
 		l.depart(0)
 	}
 	last := shape{app: []want{{1, min(1, l.VFs())}}}.pod("last", l.GPU)
-	if _, err := l.Rig.Admit(deadline(l.t), last); err != nil {
-		l.t.Fatal(err)
-	}
+	_, err := l.Rig.Admit(deadline(l.t), last)
+	must(l.t, err)
 	l.pods = append(l.pods, last)
 	status, err := l.Status(deadline(l.t))
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	for _, resource := range status.Resources {
 		owners, believed := l.Owners(resource.Name), map[string]string{}
 		for _, device := range resource.Devices {

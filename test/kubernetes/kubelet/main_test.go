@@ -48,24 +48,14 @@ func TestMain(m *testing.M) {
 // the test that stops them.
 func daemons(t *testing.T) string {
 	t.Helper()
-	return built(t, build)
-}
-
-func built(t *testing.T, build func() (dir string, err error)) string {
-	t.Helper()
 	dir, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return dir
 }
 
-var build = sync.OnceValues(func() (string, error) { return compile("bin") })
-
-// compile builds the daemons into a folder.
-func compile(name string) (dir string, err error) {
+var build = sync.OnceValues(func() (dir string, err error) {
 	fmt.Fprintln(os.Stderr, "building tandem-gpu and tandem-rdma")
-	dir = filepath.Join(scratch, name)
+	dir = filepath.Join(scratch, "bin")
 	command := exec.Command("go", "build", fmt.Sprintf("-race=%t", raceDetector), "-o", dir+"/",
 		"./cmd/tandem-gpu", "./cmd/tandem-rdma")
 	command.Dir = "../../.."
@@ -73,4 +63,4 @@ func compile(name string) (dir string, err error) {
 		return "", fmt.Errorf("build daemons: %w\n%s", err, output)
 	}
 	return dir, nil
-}
+})

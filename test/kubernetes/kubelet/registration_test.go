@@ -3,6 +3,7 @@
 package kubelet_test
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -72,21 +73,22 @@ func sockets(t *testing.T, folder string) []string {
 // are there.
 func waitRegistered(t *testing.T, r *rig.Rig, position, count int) {
 	t.Helper()
-	_, err := r.Pair.Log.Wait(deadline(t), position, func(lines []pair.Line) bool {
-		return registrations(lines) >= count
-	})
-	must(t, err)
+	must(t, registered(deadline(t), r.Pair.Log, position, count))
 	must(t, r.WaitReady(deadline(t)))
 }
 
-func registrations(lines []pair.Line) int {
-	registered := 0
-	for _, line := range lines {
-		if line.Message == "registered" {
-			registered++
+// registered waits until so many registrations have happened since a position in the log.
+func registered(ctx context.Context, log *pair.Log, position, count int) error {
+	_, err := log.Wait(ctx, position, func(lines []pair.Line) bool {
+		registrations := 0
+		for _, line := range lines {
+			if line.Message == "registered" {
+				registrations++
+			}
 		}
-	}
-	return registered
+		return registrations >= count
+	})
+	return err
 }
 
 // kill kills the daemon of a resource and waits until the kubelet has noticed.

@@ -10,12 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // A plugin of somebody else's offers the GPUs too, before Tandem or after it, and goes. Whether or not its
@@ -48,26 +47,18 @@ func TestRival(t *testing.T) {
 			if c.known || node.Version == "1.36" {
 				waitRegistered(t, r, position, 1)
 			}
-			if err := r.WaitReady(deadline(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.WaitReady(deadline(t)))
 			wantTold(t, r, true)
 			admitBest(t, r, "after", want{4, 4})
 		})
 		t.Run("first, "+c.name, func(t *testing.T) {
 			r := startRig(t, watchedRig)
-			if err := r.Pair.GPU.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Pair.GPU.Stop())
 			rival := newRival(t, r, c.same, c.socket)
 			rival.run(t, r.KubeletDir())
-			if err := r.Node.WaitAllocatable(deadline(t), r.GPU, len(rival.devices)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Node.WaitAllocatable(deadline(t), r.GPU, len(rival.devices)))
 			position := r.Pair.Log.Len()
-			if err := r.Pair.GPU.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Pair.GPU.Start())
 			waitRegistered(t, r, position, 1)
 			pod := admitBest(t, r, "beside", want{2, 2})
 			registrations := 1
@@ -77,9 +68,7 @@ func TestRival(t *testing.T) {
 			rival.stop()
 			waitRegistered(t, r, position, registrations)
 			wantTold(t, r, true)
-			if err := r.Remove(pod); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Remove(pod))
 			admitBest(t, r, "after", want{8, 8})
 		})
 	}
@@ -90,17 +79,11 @@ var watchedRig = rig.Setup{Machine: "oci-mi300x-derived", VFsPerPF: 1, Coordinat
 // newRival is a plugin for the GPUs of a rig, which it has under the same IDs or under others.
 func newRival(t *testing.T, r *rig.Rig, same bool, socket string) *fakePlugin {
 	t.Helper()
-	rival := &fakePlugin{
-		resource: r.GPU, devices: fakeDevices("rival", 2), socket: socket,
-	}
+	rival := &fakePlugin{resource: r.GPU, devices: fakeDevices("rival", 2), socket: socket}
 	if same {
 		rival.devices = nil
 		for id, nodes := range r.Node.Inventory(r.GPU) {
-			device := &v1beta1.Device{ID: id, Health: v1beta1.Healthy, Topology: &v1beta1.TopologyInfo{}}
-			for _, n := range nodes {
-				device.Topology.Nodes = append(device.Topology.Nodes, &v1beta1.NUMANode{ID: int64(n)})
-			}
-			rival.devices = append(rival.devices, device)
+			rival.devices = append(rival.devices, node.Device(id, true, topology.Node(nodes[0])))
 		}
 	}
 	return rival
@@ -108,11 +91,10 @@ func newRival(t *testing.T, r *rig.Rig, same bool, socket string) *fakePlugin {
 
 func waitLog(t *testing.T, r *rig.Rig, position int, message string) {
 	t.Helper()
-	if _, err := r.Pair.Log.Wait(deadline(t), position, func(lines []pair.Line) bool {
+	_, err := r.Pair.Log.Wait(deadline(t), position, func(lines []pair.Line) bool {
 		return slices.ContainsFunc(lines, func(line pair.Line) bool { return line.Message == message })
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
+	must(t, err)
 }
 
 // wantTold: readiness, metric and doctor tell whether the kubelet goes by the GPUs' daemon.
@@ -155,13 +137,9 @@ func get(t *testing.T, r *rig.Rig, path string) (code int, body string) {
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + address + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	content, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return answer.StatusCode, string(content)
 }

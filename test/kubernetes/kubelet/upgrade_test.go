@@ -3,6 +3,7 @@
 package kubelet_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,15 +23,10 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
 )
 
+// buildEarlier builds the daemons of the version before, once, and returns their folder.
 var buildEarlier = sync.OnceValues(func() (string, error) {
 	return before.Build("../../..", filepath.Join(scratch, "before"), "tandem-gpu", "tandem-rdma")
 })
-
-// earlierDaemons builds the daemons of the version before, once, and returns their folder.
-func earlierDaemons(t *testing.T) string {
-	t.Helper()
-	return built(t, buildEarlier)
-}
 
 // TestUpgrade: from the version before to this one and back, the daemons in both orders, with running pods,
 // and with restarts of a container, of the kubelet and of the node while one daemon is of each version and
@@ -39,7 +35,9 @@ func earlierDaemons(t *testing.T) string {
 // version left. Back, the version before sets the state file aside, because it refuses keys that it does not
 // know: it continues from the kubelet's records, and past decisions are lost.
 func TestUpgrade(t *testing.T) {
-	earlier, now := earlierDaemons(t), daemons(t)
+	earlier, err := buildEarlier()
+	must(t, err)
+	now := daemons(t)
 	for name, way := range map[string]struct{ from, to string }{
 		"there": {earlier, now}, "back": {now, earlier},
 	} {
@@ -98,21 +96,13 @@ func leavesToNode(pool, bin string) bool {
 	return pool == stockPool || filepath.Base(filepath.Dir(bin)) != "before"
 }
 
-// must fails the test after an error.
-func (u *upgrade) must(err error) {
-	u.t.Helper()
-	if err != nil {
-		u.t.Fatal(err)
-	}
-}
-
 // admit admits a pod, which has to get the best pairs, and remembers what it has.
 func (u *upgrade) admit(name string) {
 	u.t.Helper()
 	pod := shape{app: []want{{1, 1}}}.pod(name, u.GPU)
 	pod.Annotations = map[string]string{intent.AlignmentKey: string(intent.Required)}
 	placements, err := u.Admit(deadline(u.t), pod)
-	u.must(err)
+	must(u.t, err)
 	for _, p := range placements {
 		if p.Pairs != p.Best {
 			u.t.Errorf("pod %s: pairs %v, want %v\n%s", name, p.Pairs, p.Best, pair.Text(p.Log))
@@ -125,7 +115,7 @@ func (u *upgrade) admit(name string) {
 		u.files[file] = u.read(file)
 	}
 	file, err := pairs.Read(u.given[pod].Mounts["/run/tandem/pairs.json"])
-	u.must(err)
+	must(u.t, err)
 	if p := placements[0]; len(file.Pairs) != 1 || file.Pairs[0].GPU == nil ||
 		file.Pairs[0].GPU.ID != p.GPUs[0].ID || file.Pairs[0].VF.ID != p.VFs[0].ID {
 		u.t.Errorf("pod %s: pairs file %+v, devices %v, %v", name, file.Pairs, p.GPUs, p.VFs)
@@ -137,7 +127,7 @@ func (u *upgrade) admit(name string) {
 func (u *upgrade) response(pod *v1.Pod) node.Response {
 	u.t.Helper()
 	response, err := u.Node.Response(deadline(u.t), pod, "app-0")
-	u.must(err)
+	must(u.t, err)
 	slices.Sort(response.DeviceNodes) // the kubelet visits resources in a random order
 	return response
 }
@@ -146,12 +136,12 @@ func (u *upgrade) response(pod *v1.Pod) node.Response {
 func (u *upgrade) read(name string) string {
 	u.t.Helper()
 	info, err := os.Stat(name)
-	u.must(err)
+	must(u.t, err)
 	if !info.Mode().IsRegular() {
 		return ""
 	}
 	content, err := os.ReadFile(name)
-	u.must(err)
+	must(u.t, err)
 	return string(content)
 }
 
@@ -161,12 +151,12 @@ func (u *upgrade) replace(resource, bin string) {
 	which := &u.Pair.GPU
 	if resource != u.GPU {
 		which = &u.Pair.RDMA
-		u.must(u.Configure(leavesToNode(u.pool, bin)))
+		must(u.t, u.Configure(leavesToNode(u.pool, bin)))
 	}
-	u.must((*which).Stop())
+	must(u.t, (*which).Stop())
 	*which = (*which).From(bin)
-	u.must((*which).Start())
-	u.must(u.WaitReady(deadline(u.t)))
+	must(u.t, (*which).Start())
+	must(u.t, u.WaitReady(deadline(u.t)))
 	u.check()
 }
 
@@ -174,11 +164,11 @@ func (u *upgrade) replace(resource, bin string) {
 func (u *upgrade) restartKubelet() {
 	u.t.Helper()
 	refused, err := u.Node.Restart()
-	u.must(err)
+	must(u.t, err)
 	if len(refused) > 0 {
 		u.t.Errorf("%d pods are refused by the restarted kubelet", len(refused))
 	}
-	u.must(u.WaitReady(deadline(u.t)))
+	must(u.t, u.WaitReady(deadline(u.t)))
 	u.check()
 }
 
@@ -186,20 +176,25 @@ func (u *upgrade) restartKubelet() {
 // start again with the kubelet's recorded answers.
 func (u *upgrade) restartNode() {
 	u.t.Helper()
-	u.must(u.Pair.GPU.Kill())
-	u.must(u.Pair.RDMA.Kill())
-	names, err := filepath.Glob(filepath.Join(u.RunDir(), "*"))
-	u.must(err)
-	for _, name := range names {
-		u.must(os.RemoveAll(name))
-	}
+	u.forget()
 	u.told = nil
-	_, err = u.Node.Restart()
-	u.must(err)
-	u.must(u.Pair.RDMA.Start())
-	u.must(u.Pair.GPU.Start())
-	u.must(u.WaitReady(deadline(u.t)))
+	_, err := u.Node.Restart()
+	must(u.t, err)
+	must(u.t, u.Pair.RDMA.Start())
+	must(u.t, u.Pair.GPU.Start())
+	must(u.t, u.WaitReady(deadline(u.t)))
 	u.check()
+}
+
+// forget kills the daemons and empties the run folder.
+func (u *upgrade) forget() {
+	u.t.Helper()
+	must(u.t, errors.Join(u.Pair.GPU.Kill(), u.Pair.RDMA.Kill()))
+	names, err := filepath.Glob(filepath.Join(u.RunDir(), "*"))
+	must(u.t, err)
+	for _, name := range names {
+		must(u.t, os.RemoveAll(name))
+	}
 }
 
 // bootKey is the boot of a pairs file, which the version before does not write.
@@ -225,7 +220,7 @@ func (u *upgrade) check() {
 	}
 	u.checkState()
 	status, err := u.Status(deadline(u.t))
-	u.must(err)
+	must(u.t, err)
 	for _, resource := range status.GetResources() {
 		owners := u.Owners(resource.GetName())
 		for _, d := range resource.GetDevices() {
@@ -241,7 +236,7 @@ func (u *upgrade) check() {
 func (u *upgrade) checkState() {
 	u.t.Helper()
 	bad, err := filepath.Glob(filepath.Join(u.RunDir(), "*.bad"))
-	u.must(err)
+	must(u.t, err)
 	if u.isBack {
 		isState := func(name string) bool { return filepath.Base(name) == "coordinator.json.bad" }
 		bad = slices.DeleteFunc(bad, isState)
