@@ -49,7 +49,7 @@ func main() {
 	flag.IntVar(&o.VFs, "vfs", 0,
 		"run only scenarios with this number of VFs per PF: 4 or 1 (mi300x), 2 (h100); 0 for all")
 	flag.StringVar(&o.Setup, "setup", "",
-		`run only setups whose name contains this text, such as "operator", and only the setups' pods`)
+		`run only setups whose name contains this text, such as "dra", and only the setups' pods`)
 	flag.BoolVar(&o.Walk, "walk", false, "run only the walk of a new user through README and docs")
 	flag.BoolVar(&o.Traffic, "traffic", false, "run only the RDMA traffic of pods")
 	flag.BoolVar(&o.Upgrade, "upgrade", false, "run only the move to the version before, and back")

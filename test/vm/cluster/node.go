@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +21,6 @@ type Node struct {
 	*machine.VM
 	Shape    machine.Shape
 	VFsPerPF int
-	pool     string // resource of the VFs in the operator's installation; "" for VFResource
 
 	recording *recording
 }
@@ -36,8 +34,6 @@ func NewNode(k *Cluster, s machine.Shape, vfsPerPF int) *Node {
 
 // VFs returns the node's number of VFs.
 func (n *Node) VFs() int { return n.Shape.GPUs() * n.VFsPerPF }
-
-func (n *Node) vfResource() string { return cmp.Or(n.pool, VFResource) }
 
 // Title names the node in results.
 func (n *Node) Title() string { return fmt.Sprintf("%s, %d VFs per PF", n.Shape.Name, n.VFsPerPF) }
@@ -77,7 +73,6 @@ func (n *Node) Install(ctx context.Context, deploy string) error {
 		[]string{"label", "--overwrite", "node", NodeName, "tandem.dev/node=true", ModePlugins}); err != nil {
 		return err
 	}
-	n.pool = VFResource
 	after, err := n.generations(ctx)
 	if err != nil {
 		return err
@@ -113,7 +108,7 @@ func (n *Node) Offers(ctx context.Context, resource string, count int) error {
 
 // OffersAll waits until the API server knows the node with all its GPUs and VFs.
 func (n *Node) OffersAll(ctx context.Context) error {
-	return errors.Join(n.Offers(ctx, n.Shape.Resource, n.Shape.GPUs()), n.Offers(ctx, n.vfResource(), n.VFs()))
+	return errors.Join(n.Offers(ctx, n.Shape.Resource, n.Shape.GPUs()), n.Offers(ctx, VFResource, n.VFs()))
 }
 
 // RollOut replaces daemons at a time, as after a change.
@@ -152,7 +147,7 @@ func (n *Node) rollout(ctx context.Context, daemons []string, command ...string)
 // Registrations returns the last log lines of the plugins and the driver about their registration, "" for
 // none.
 func (n *Node) Registrations(ctx context.Context) (map[string]string, error) {
-	daemons := slices.Concat([]string{StandIn, Driver}, Daemons, ofOperators())
+	daemons := slices.Concat([]string{StandIn, Driver}, Daemons)
 	output, err := n.Run(ctx, "for daemon in "+strings.Join(daemons, " ")+`; do
 		last=$(cat /var/log/pods/*_$daemon-*/*/*.log 2>/dev/null |
 			grep -e 'msg=registered' -e 'msg="registered with the kubelet"' | sort | tail -n 1)

@@ -35,7 +35,7 @@ func (n *Node) Create(ctx context.Context, p Pod) (*Outcome, error) {
 
 // Submit creates a pod.
 func (n *Node) Submit(ctx context.Context, p Pod) error {
-	manifest, err := json.Marshal(p.manifest(n.Shape.Resource, n.vfResource()))
+	manifest, err := json.Marshal(p.manifest(n.Shape.Resource))
 	if err != nil {
 		return err
 	}

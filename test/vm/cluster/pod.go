@@ -79,24 +79,25 @@ tandem verify --gpus %d --vfs %d 2>&1
 echo "verify $?"
 %s`
 
-func (a Ask) container(name, gpuResource, vfResource string) corev1.Container {
+func (a Ask) container(name, gpuResource string) corev1.Container {
 	then := "trap exit TERM; sleep 1000000 & wait" // a first process that only sleeps would have to be killed
 	if a.Init {
 		then = "exit 0"
 	}
 	limits, requests := corev1.ResourceList{}, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m")}
+	counts := map[string]int{}
 	var claims []corev1.ResourceClaim
 	switch a.Way {
 	case ByTemplate:
 		claims = []corev1.ResourceClaim{{Name: name}}
 	case ByPair:
-		gpuResource, vfResource = pairResource, ""
-		fallthrough
+		counts[pairResource] = a.GPUs
 	case ByResources:
-		for name, count := range map[string]int{gpuResource: a.GPUs, vfResource: a.VFs} {
-			if name != "" && count > 0 {
-				limits[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
-			}
+		counts[gpuResource], counts[VFResource] = a.GPUs, a.VFs
+	}
+	for name, count := range counts {
+		if count > 0 {
+			limits[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
 		}
 	}
 	if a.CPUs > 0 {
@@ -129,7 +130,7 @@ func mount(spec *corev1.PodSpec, container *corev1.Container, paths []string) {
 	}
 }
 
-func (p Pod) manifest(gpuResource, vfResource string) *corev1.Pod {
+func (p Pod) manifest(gpuResource string) *corev1.Pod {
 	no, grace := false, int64(1)
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -143,7 +144,7 @@ func (p Pod) manifest(gpuResource, vfResource string) *corev1.Pod {
 		pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": p.Networks}
 	}
 	for i, a := range p.Asks {
-		container := a.container(containerName(i), gpuResource, vfResource)
+		container := a.container(containerName(i), gpuResource)
 		if a.Way == ByTemplate {
 			template := fmt.Sprintf("tandem-pairs-%d", a.GPUs)
 			pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims,

@@ -111,7 +111,6 @@ func completeContainer() error {
 	return nil
 }
 
-// bind bind-mounts a file or folder, and creates the missing target.
 // nodesOf returns the device nodes of GPUs by UUID, and the nodes that all GPUs share.
 func nodesOf(uuids []string) ([]string, error) {
 	nodes := []string{"dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia-uvm-tools"}
@@ -141,6 +140,7 @@ func nodesOf(uuids []string) ([]string, error) {
 	return nodes, nil
 }
 
+// bind bind-mounts a file or folder, and creates the missing target.
 func bind(from, to string) error {
 	if info, err := os.Stat(from); err != nil {
 		return err

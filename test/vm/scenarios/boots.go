@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/test/vm/cluster"
 	"github.com/tandem-k8s/tandem/test/vm/machine"
 )
 
@@ -53,19 +52,6 @@ type phase struct {
 	traffic  bool // include RDMA traffic
 	upgrade  bool // include the version before, and back
 	setups   []setup
-}
-
-// byOperators is Tandem as started by operators of the stock plugins, with only the image changed.
-var byOperators = setup{
-	name:      "Tandem, by AMD's GPU operator and the SR-IOV network operator",
-	operators: true,
-	tandem:    true,
-	scenarios: []scenario{
-		pair(4), pair(8),
-		// Of two plugins that do not see each other, one would start with the second switch, the other with the
-		// first.
-		{name: "two containers, 1 GPU and 2+2", asks: []cluster.Ask{{GPUs: 1}, {GPUs: 2, VFs: 2}}},
-	},
 }
 
 // boots returns the boots selected by the options.
@@ -140,7 +126,7 @@ func few() []boot {
 	shipped := setup{
 		name: "Tandem", deploy: mi300x.deploy, tandem: true, scenarios: []scenario{pair(4), pair(8)},
 	}
-	phases := []phase{{vfsPerPF: 4, traffic: true, setups: []setup{byOperators, shipped}}}
+	phases := []phase{{vfsPerPF: 4, traffic: true, setups: []setup{shipped}}}
 	return []boot{{server: mi300x, example: true, phases: phases}}
 }
 
@@ -176,7 +162,7 @@ func everything() []boot {
 		{server: mi300x, plain: true, phases: []phase{
 			{vfsPerPF: 4, thorough: true, upgrade: true,
 				setups: []setup{
-					stock(pair(2), refusedPair(8)), byOperators, byDriver, published, intent,
+					stock(pair(2), refusedPair(8)), byDriver, published, intent,
 					shipped(mi300x, slices.Concat(kinds, telling)...),
 				}},
 			{vfsPerPF: 1, multus: true, setups: []setup{stock(all...), hints, shipped(mi300x)}},

@@ -167,9 +167,6 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 	if err := t.scenarios(ctx, s); err != nil {
 		return err
 	}
-	if s.operators {
-		t.met(ctx, s)
-	}
 	if s.scheduler {
 		if err := t.scheduled(ctx, s); err != nil {
 			return err
@@ -183,19 +180,15 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 	if err := t.agreed(ctx, s, "after the scenarios"); err != nil {
 		return err
 	}
-	switch {
-	case s.operators:
-		return t.Stage(ctx, "the operators go", 10*time.Minute, t.node.RemoveOperators)
-	case s.driver:
-		if err := t.beyondScenarios(ctx, s); err != nil {
-			return err
-		}
-		return t.Stage(ctx, "the driver goes", 10*time.Minute, func(ctx context.Context) error {
-			return t.removed(ctx, s)
-		})
-	default:
+	if !s.driver {
 		return nil
 	}
+	if err := t.beyondScenarios(ctx, s); err != nil {
+		return err
+	}
+	return t.Stage(ctx, "the driver goes", 10*time.Minute, func(ctx context.Context) error {
+		return t.removed(ctx, s)
+	})
 }
 
 // install configures the node for a set-up.
@@ -204,9 +197,6 @@ func (t *tester) install(ctx context.Context, s setup) error {
 		return t.intoDRA(ctx, s)
 	}
 	return t.Stage(ctx, "install: "+t.title(s), 10*time.Minute, func(ctx context.Context) error {
-		if s.operators {
-			return t.node.InstallOperators(ctx)
-		}
 		return t.node.Install(ctx, s.deploy)
 	})
 }

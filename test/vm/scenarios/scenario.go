@@ -33,7 +33,6 @@ func (c scenario) pod(name string) cluster.Pod {
 type setup struct {
 	name      string
 	deploy    string // a folder below deploy
-	operators bool   // instead of deploy, operators of the stock plugins start Tandem's image
 	driver    bool   // instead of deploy, the node moves to mode dra
 	scheduler bool   // tandem-scheduler runs beside the cluster's own
 	tandem    bool   // require all pairs on one switch

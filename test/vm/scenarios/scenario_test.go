@@ -69,17 +69,16 @@ func TestBoots(t *testing.T) {
 		{Options{Machine: "h100", VFs: 1}, ""},
 		{Options{Short: true}, "MI300X, 4 VFs per PF"},
 		{Options{Short: true, Machine: "h100"}, ""},
-		{Options{Setup: "operator"}, "MI300X, 4 VFs per PF"},
 		{Options{Setup: "dra"}, "MI300X, 4 VFs per PF"},
 		{Options{Setup: "as shipped"}, "MI300X, 4 VFs per PF, 1 VFs per PF; H100, 2 VFs per PF"},
 		{Options{Setup: "nobody's"}, ""},
 		{Options{Walk: true}, "MI300X, 4 VFs per PF"},
 		{Options{Walk: true, VFs: 1}, "MI300X, 1 VFs per PF"},
 		{Options{Walk: true, Machine: "h100"}, ""},
-		{Options{Walk: true, Setup: "operator"}, ""},
+		{Options{Walk: true, Setup: "dra"}, ""},
 		{Options{Traffic: true}, "H100, 2 VFs per PF"},
 		{Options{Traffic: true, Short: true}, "MI300X, 4 VFs per PF"},
-		{Options{Traffic: true, Setup: "operator"}, ""},
+		{Options{Traffic: true, Setup: "dra"}, ""},
 		{Options{Upgrade: true}, "MI300X, 4 VFs per PF"},
 		{Options{Upgrade: true, Machine: "h100"}, ""},
 		{Options{Shell: true}, "MI300X, 4 VFs per PF"},
@@ -107,13 +106,13 @@ func TestBoots(t *testing.T) {
 
 // What is chosen by a set-up's name is its pods alone.
 func TestBootsOfOneSetup(t *testing.T) {
-	for _, o := range []Options{{Setup: "operator"}, {Setup: "operator", Short: true}} {
+	for _, o := range []Options{{Setup: "dra"}, {Setup: "Tandem", Short: true}} {
 		list := boots(o)
 		if len(list) != 1 || list[0].plain || list[0].example || len(list[0].phases) != 1 {
 			t.Fatalf("%+v: %+v", o, list)
 		}
 		p := list[0].phases[0]
-		if p.thorough || p.multus || p.traffic || len(p.setups) != 1 || !p.setups[0].operators {
+		if p.thorough || p.multus || p.traffic || len(p.setups) != 1 || !p.setups[0].tandem {
 			t.Errorf("%+v: %+v", o, p)
 		}
 	}
@@ -132,7 +131,7 @@ func TestBootsOfOneSetup(t *testing.T) {
 		t.Errorf("a shell: %+v", b)
 	}
 	if b := boots(Options{})[0]; !b.plain || !b.phases[0].thorough || !b.phases[1].multus ||
-		!slices.ContainsFunc(b.phases[0].setups, func(s setup) bool { return s.operators }) {
+		!slices.ContainsFunc(b.phases[0].setups, func(s setup) bool { return s.driver }) {
 		t.Errorf("without options: %+v", b)
 	}
 }

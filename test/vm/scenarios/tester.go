@@ -89,17 +89,6 @@ func (t *tester) told(ctx context.Context, s setup) error {
 	return nil
 }
 
-// met adds a row on whether the operators' plugins see each other.
-func (t *tester) met(ctx context.Context, s setup) {
-	start := time.Now()
-	r := Row{Setup: t.title(s), Scenario: "tandem status in both pods", note: "both plugins are connected"}
-	if err := t.node.Met(ctx); err != nil {
-		r.note, r.Problem = "", err.Error()
-	}
-	r.took = time.Since(start)
-	t.add(r)
-}
-
 // agreed adds a row on the agreement of the kubelet, the ledger and the API server; in DRA mode, of claims,
 // the driver's data and the CDI specifications.
 func (t *tester) agreed(ctx context.Context, s setup, when string) error {
