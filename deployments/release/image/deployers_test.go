@@ -23,7 +23,7 @@ func configMaps(t *testing.T) map[string]map[string]string {
 	ready(t, err)
 	return map[string]map[string]string{
 		// The SR-IOV network operator has a key per node.
-		"vfs":                             {"config.json": vfConfig, nodeName: vfConfig},
+		"vfs":                             {"config.json": vfConfig, nodeName: policyConfig},
 		"nics":                            {"config.json": nicConfig},
 		"rdma-devices":                    {"config.json": hcaConfig},
 		"nvidia-device-plugin-entrypoint": {"entrypoint.sh": string(script)},

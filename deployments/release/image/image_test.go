@@ -107,21 +107,13 @@ func unpack(t *testing.T, file, dir string) {
 	}
 }
 
-// rootOf unpacks an image with the programs of a folder.
-func rootOf(t *testing.T, bin string) string {
-	t.Helper()
-	root := filepath.Join(t.TempDir(), "root")
-	unpackImage(t, bin, root)
-	return root
-}
-
-// unpackImage unpacks the layers of an image one over the other, as a runtime does.
-func unpackImage(t *testing.T, bin, root string) {
+// unpackImage unpacks the layers of an image one over the other, as a runtime does. Files keep their owners.
+func unpackImage(t *testing.T, bin, busybox, root string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("chroot is root's")
 	}
-	file, _ := packImage(t, bin, shell(t))
+	file, _ := packImage(t, bin, busybox)
 	image, err := tarball.ImageFromPath(file, nil)
 	ready(t, err)
 	layers, err := image.Layers()
@@ -169,7 +161,8 @@ func TestAsOperatorsCallIt(t *testing.T) {
 	t.Attr("parity", "amd/image-shape")
 	t.Attr("parity", "nvidia/image-shape")
 	t.Attr("parity", "sriov/flags-entrypoint")
-	root := rootOf(t, programs(t))
+	root := t.TempDir()
+	unpackImage(t, programs(t), shell(t), root)
 	// As the NVIDIA GPU operator mounts it; see assets/state-device-plugin/0400_configmap.yaml there.
 	script := "#!/bin/sh\nuntil [ -f /run/ready ]; do echo waiting; sleep 5; done\nset -o allexport\n" +
 		"cat /run/ready\n. /run/ready\nexec nvidia-device-plugin --help\n"
@@ -234,7 +227,9 @@ func TestGlibc(t *testing.T) {
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("compile: %v\n%s", err, out)
 	}
-	if got := in(rootOf(t, bin), "", "nvidia-device-plugin"); got != "linked\n" {
+	root := t.TempDir()
+	unpackImage(t, bin, shell(t), root)
+	if got := in(root, "", "nvidia-device-plugin"); got != "linked\n" {
 		t.Errorf("a program that is linked with glibc prints %q", got)
 	}
 }

@@ -19,6 +19,10 @@ import (
 const (
 	vfConfig = `{"resourceList": [{"resourceName": "vf", "resourcePrefix": "nvidia.com", "selectors": ` +
 		`{"vendors": ["15b3"], "isRdma": true}}]}`
+	// The result of the SR-IOV network operator for a SriovNetworkNodePolicy for ConnectX-7 with isRdma and
+	// excludeTopology (createDevicePluginResource of k8snetworkplumbingwg/sriov-network-operator).
+	policyConfig = `{"resourceList": [{"resourceName": "rdma_vf", "excludeTopology": true, "selectors": ` +
+		`{"vendors": ["15b3"], "devices": ["101e"], "isRdma": true}}]}`
 	// As the AMD network operator's chart writes it (helm-charts-k8s/templates/device-plugin-config.yaml).
 	nicConfig = `{"resourceList": [` +
 		`{"resourceName": "nic", "resourcePrefix": "amd.com", "enableExporterHealthCheck": true, "selectors": ` +
@@ -45,6 +49,8 @@ func offered(spec string, vfs bool) nics {
 	switch {
 	case spec == "rdma-shared-static" || spec == "nvidia-network-operator-shared":
 		return nics{0, "rdma/rdma_shared_device_a", 8 * 3}
+	case spec == "sriov-network-operator":
+		return nics{2, "openshift.io/rdma_vf", 8 * 2}
 	case spec == "amd-network-operator" && vfs:
 		return nics{2, "amd.com/vnic", 8*2 - 2}
 	case spec == "amd-network-operator":

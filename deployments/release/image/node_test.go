@@ -202,7 +202,7 @@ func sharedRoot(t *testing.T, bin string) string {
 	t.Helper()
 	root := bin + ".root"
 	if _, err := os.Stat(root); err != nil {
-		unpackImage(t, bin, root)
+		unpackImage(t, bin, shell(t), root)
 	}
 	return root
 }
