@@ -78,6 +78,7 @@ func TestDropIn(t *testing.T) {
 	t.Parallel()
 	s := layOut(t, sysfs(t, oci, 1))
 	s.plainKubelet()
+	s.own("sys/bus")
 	before := s.files()
 	printed := succeed(t, s.command("--drop-in")...)
 	if diff := cmp.Diff(before, s.files()); diff != "" {

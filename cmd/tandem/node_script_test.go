@@ -16,7 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/test/golden"
 )
@@ -78,7 +77,10 @@ func checkNodeScript(t *testing.T, file, coloured string) {
 				s.step(name, strings.ReplaceAll(text, "ROOT", s.root))
 			}
 		},
-		File: func(name string) string { return s.path(name) },
+		File: func(name string) string {
+			s.own(name)
+			return s.path(name)
+		},
 	}.Check(t, "testdata/scripts/"+file+".txt")
 	shown.check(t, coloured)
 }
@@ -193,6 +195,18 @@ func (s *sick) anywhere(text string) string { return strings.ReplaceAll(text, s.
 // asCommand makes the test's program run tandem itself.
 const asCommand = "TANDEM_TEST_AS_COMMAND"
 
+// limited returns tandem as a process with limits of the shell's ulimit.
+func limited(t *testing.T, limits string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", append([]string{"-c", limits + ` && exec "$0" "$@"`, self}, args...)...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	return cmd
+}
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
@@ -244,17 +258,5 @@ func (s *sick) close(names ...string) {
 	for _, name := range names {
 		s.check(os.Chmod(s.path(name), 0))
 		s.t.Cleanup(func() { _ = os.Chmod(s.path(name), 0o700) }) // to be removed
-	}
-}
-
-// TestDoctorsOwnFolder: the folder belongs to root on every node; other users do not get a finding for that.
-func TestDoctorsOwnFolder(t *testing.T) {
-	t.Parallel()
-	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
-	s.check(os.Mkdir(s.path("run"), 0o755))
-	s.open()
-	if code, stdout, stderr := runAsNobody(t, s.command()...); code != cli.ExitOK && code != cli.ExitUnknown ||
-		strings.Contains(stdout, "run-folder") {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/test/machines"
+	standin "github.com/tandem-k8s/tandem/test/podresources"
 	"github.com/tandem-k8s/tandem/test/podsapi"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -76,7 +77,7 @@ func sysfs(t *testing.T, machine string, perPF int) string {
 	return dir
 }
 
-// layOut makes a healthy node with a copy of a sysfs.
+// layOut makes a healthy node with a sysfs.
 func layOut(t *testing.T, sys string) *sick {
 	t.Helper()
 	root, err := os.MkdirTemp("", "doc")
@@ -86,15 +87,12 @@ func layOut(t *testing.T, sys string) *sick {
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	s := &sick{t: t, root: root}
 	s.pods.Store(&[]corev1.Pod{})
-	// Hard links take a tenth of the time of copies: a test that changes a file replaces it.
-	if out, err := exec.Command("cp", "-al", sys, s.path("sys")).CombinedOutput(); err != nil {
-		t.Fatalf("copy: %v %s", err, out)
-	}
+	s.check(os.Symlink(sys, s.path("sys")))
 	s.write("config.json", everyVF)
 	s.write("kubelet/config.yaml", healthyKubelet)
 	s.process("7", "kubelet", "--config="+s.path("kubelet/config.yaml"))
 	s.listen("kubelet/device-plugins/kubelet.sock")
-	s.listen("kubelet/pod-resources/kubelet.sock")
+	standin.Serve(t, s.path("kubelet"), podResources{}) // says at once what a kubelet that hangs says after seconds
 	s.write("kubelet/memory_manager_state", `{"policyName":"None","machineState":{},"entries":{},"checksum":1}`)
 	s.cpuState("static", s.allCPUs())
 	s.deviceNodes()
@@ -129,8 +127,23 @@ func (s *sick) check(err error) {
 	}
 }
 
+// own gives the node a copy of the sysfs, before a file of it changes. Hard links take a tenth of the time of
+// copies: what changes a file replaces it.
+func (s *sick) own(name string) {
+	s.t.Helper()
+	shared, err := os.Readlink(s.path("sys"))
+	if err != nil || !strings.HasPrefix(s.path(name), s.path("sys")+"/") {
+		return // it has a copy, or the file is another's
+	}
+	s.check(os.Remove(s.path("sys")))
+	if out, err := exec.Command("cp", "-al", shared, s.path("sys")).CombinedOutput(); err != nil {
+		s.t.Fatalf("copy: %v %s", err, out)
+	}
+}
+
 func (s *sick) write(name, content string) {
 	s.t.Helper()
+	s.own(name)
 	s.check(os.MkdirAll(filepath.Dir(s.path(name)), 0o755))
 	s.check(os.RemoveAll(s.path(name))) // it may be a link to a shared file
 	s.check(os.WriteFile(s.path(name), []byte(content), 0o644))
@@ -139,6 +152,7 @@ func (s *sick) write(name, content string) {
 func (s *sick) remove(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
+		s.own(name)
 		if _, err := os.Lstat(s.path(name)); err != nil {
 			s.t.Fatalf("there is nothing to remove: %v", err)
 		}
@@ -240,6 +254,7 @@ func (s *sick) command(args ...string) []string {
 // symlink creates a link with a relative target, resolving links on the way.
 func (s *sick) symlink(target, name string) {
 	s.t.Helper()
+	s.own(name)
 	dir, err := filepath.EvalSymlinks(filepath.Dir(s.path(name)))
 	s.check(err)
 	relative, err := filepath.Rel(dir, s.path(target))
@@ -250,6 +265,7 @@ func (s *sick) symlink(target, name string) {
 // withoutVFs takes the VFs of a PF away as the kernel does when 0 is written to sriov_numvfs.
 func (s *sick) withoutVFs(pf string) {
 	s.t.Helper()
+	s.own(pf + "/sriov_numvfs")
 	links, err := filepath.Glob(s.path(pf + "/virtfn*"))
 	s.check(err)
 	for _, link := range links {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
-	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // qualifying returns the command that qualifies the node, and the file of the report.
@@ -114,24 +112,23 @@ func TestQualifyWithFiles(t *testing.T) {
 // a new one. A file that --force overwrites stays.
 func TestQualifyPartly(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(programs.Build(t, "tandem"), "tandem")
 	sys, file := sysfs(t, "oci-mi300x-derived", 4), filepath.Join(t.TempDir(), "node.json")
-	limited := func(args ...string) {
-		command := exec.Command("sh", append([]string{"-c", `ulimit -f 1; exec "$0" "$@"`, program, "qualify",
-			"--sysfs-root", sys, "--run-dir", filepath.Dir(file), "-f", file}, args...)...)
-		out, err := command.CombinedOutput()
+	try := func(args ...string) {
+		out, err := limited(t, "ulimit -f 1", append([]string{
+			"qualify", "--sysfs-root", sys, "--run-dir", filepath.Dir(file), "-f", file,
+		}, args...)...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "write "+file+": file too large") {
 			t.Errorf("%v: %s", err, out)
 		}
 	}
-	limited()
+	try()
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the file stays: %v", err)
 	}
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	limited("--force")
+	try("--force")
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}

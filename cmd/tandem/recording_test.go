@@ -20,7 +20,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/test/programs"
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
@@ -136,7 +135,6 @@ const mostMemory = 128 << 20
 // TestCostOfRecordings: the memory and the time of a command are in proportion to the recording, which can be
 // a file of others.
 func TestCostOfRecordings(t *testing.T) {
-	programs.Build(t, "tandem") // before the memory of this process is looked at
 	for name, c := range map[string]struct {
 		command, text string
 	}{
@@ -178,9 +176,7 @@ func inherited(t *testing.T) int64 {
 // time and resident memory.
 func runLimited(t *testing.T, args ...string) (cpu time.Duration, memory int64, problem string) {
 	t.Helper()
-	tandem := filepath.Join(programs.Build(t, "tandem"), "tandem")
-	command := exec.Command("sh", append([]string{"-c", `ulimit -t 2 && ulimit -v 2097152 && exec "$@"`, "sh",
-		tandem}, args...)...)
+	command := limited(t, "ulimit -t 2 && ulimit -v 2097152", args...)
 	output, err := command.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)

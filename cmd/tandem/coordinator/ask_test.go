@@ -22,19 +22,22 @@ import (
 	standin "github.com/tandem-k8s/tandem/test/podresources"
 )
 
-// goesByGPUs is a kubelet that goes by a device of amd.com/gpu.
-type goesByGPUs struct {
+// goesBy is a kubelet that has a device of amd.com/gpu.
+type goesBy struct {
 	podresources.UnimplementedPodResourcesListerServer
+	device string
 }
 
-func (goesByGPUs) GetAllocatableResources(
+func (g goesBy) GetAllocatableResources(
 	context.Context, *podresources.AllocatableResourcesRequest,
 ) (*podresources.AllocatableResourcesResponse, error) {
 	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{
-		{ResourceName: "amd.com/gpu", DeviceIds: []string{"a"}},
+		{ResourceName: "amd.com/gpu", DeviceIds: []string{g.device}},
 	}}, nil
 }
 
+// TestAskKubelet: a resource is registered if the kubelet has its devices. If another plugin has registered the
+// name later, the kubelet has that plugin's devices, and gives those to pods.
 func TestAskKubelet(t *testing.T) {
 	t.Parallel()
 	yes, no := true, false
@@ -51,7 +54,12 @@ func TestAskKubelet(t *testing.T) {
 			listener.Close()
 		}, kubeletDown, nil, nil},
 		"silent": {func(t *testing.T, dir string) { listen(t, dir) }, kubeletDown, nil, nil},
-		"up":     {func(t *testing.T, dir string) { standin.Serve(t, dir, goesByGPUs{}) }, kubeletUp, &yes, &no},
+		"up": {func(t *testing.T, dir string) {
+			standin.Serve(t, dir, goesBy{device: "a"})
+		}, kubeletUp, &yes, &no},
+		"up, with another plugin": {func(t *testing.T, dir string) {
+			standin.Serve(t, dir, goesBy{device: "other"})
+		}, kubeletUp, &no, &no},
 		"of before": {func(t *testing.T, dir string) {
 			standin.Serve(t, dir, podresources.UnimplementedPodResourcesListerServer{})
 		}, kubeletUp, nil, nil},
