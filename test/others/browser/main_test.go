@@ -28,29 +28,6 @@ var (
 	documents   = flag.String("documents", "", "folder to write the screenshots of the documents into")
 )
 
-var tandem string // the program
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(build(m))
-}
-
-func build(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tandem")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	tandem = filepath.Join(dir, "tandem")
-	build := exec.Command("go", "build", "-C", "../../..", "-buildvcs=false", "-o", tandem, "./cmd/tandem")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build tandem: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
-}
-
 // browser is a tab, 1280 pixels wide. What the page complains of is in complaints.
 type browser struct {
 	context.Context

@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/programs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -164,6 +165,7 @@ func (n *node) start() {
 // page starts tandem status --serve and returns where it is, and what ends it.
 func (n *node) page(address string) (url string, end func()) {
 	n.t.Helper()
+	tandem := filepath.Join(programs.Build(n.t, "tandem"), "tandem")
 	cmd := exec.Command(tandem, "status", "--serve", address, "--run-dir", filepath.Join(n.dir, "run"),
 		"--sysfs-root", filepath.Join(n.dir, "sys"), "--kubelet-dir", n.dir)
 	cmd.Env = append(os.Environ(), "NODE_NAME=gpu-node-7")

@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/golden"
 	helm "github.com/tandem-k8s/tandem/test/others/chart/render"
+	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // cases are the values in testdata, by name.
@@ -156,15 +157,9 @@ func TestLint(t *testing.T) {
 
 // TestFlagsExist: every flag that a manifest sets is one of the program's.
 func TestFlagsExist(t *testing.T) {
-	bin := t.TempDir()
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", bin+"/", "./cmd/tandem-gpu",
-		"./cmd/tandem-rdma", "./cmd/tandem-dra", "./cmd/config-manager")
-	build.Dir = "../../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	known := map[string][]string{}
-	for _, program := range []string{"tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager"} {
+	daemons := []string{"tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager"}
+	bin, known := programs.Build(t, daemons...), map[string][]string{}
+	for _, program := range daemons {
 		help, err := exec.Command(filepath.Join(bin, program), "--help").Output()
 		ready(t, err)
 		for _, flag := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`).
