@@ -54,9 +54,7 @@ func tandem(t *testing.T, args ...string) string {
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "p")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -94,17 +92,13 @@ func TestPlayScripts(t *testing.T) {
 	ground, err := playground.Open(playground.Options{
 		Machine: recorded("oci-mi300x-derived"), Programs: programs.Build(t, "tandem", "tandem-gpu", "tandem-rdma"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	defer func() {
 		if err := ground.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	if err := ground.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, ground.Start(t.Context()))
 	var shown strings.Builder
 	failing := playground.Prompt{
 		In: strings.NewReader("list\n\nverify away\nlist"), Out: &shown, Errors: io.Discard,
@@ -223,9 +217,7 @@ func TestPlayServe(t *testing.T) {
 		}
 	}
 	answer, err = http.Get(url + "explain?owner=default/late/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	defer answer.Body.Close()
 	page, err = io.ReadAll(answer.Body)
 	rejected := []byte("default/late was rejected by the kubelet's Topology Manager")
@@ -271,9 +263,7 @@ func TestPlayEnds(t *testing.T) {
 func TestPlayUsedPort(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	defer listener.Close()
 	folder := filepath.Join(shortDir(t), "node")
 	code, _, stderr := run("play", "--machine", recorded("oci-mi300x-derived"), "--directory", folder,
@@ -300,15 +290,11 @@ func TestPlayRefused(t *testing.T) {
 	full := t.TempDir()
 	dir := shortDir(t) // of a random length
 	long := filepath.Join(dir, strings.Repeat("x", 76-len(dir)))
-	if err := os.WriteFile(filepath.Join(full, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.WriteFile(filepath.Join(full, "file"), nil, 0o600))
 	broken := t.TempDir()
 	for _, name := range []string{"tandem-gpu", "tandem-rdma"} {
 		program := "#!/bin/sh\necho it does not work >&2\nexit 3\n"
-		if err := os.WriteFile(filepath.Join(broken, name), []byte(program), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		ready(t, os.WriteFile(filepath.Join(broken, name), []byte(program), 0o700))
 	}
 	t.Setenv("TMPDIR", shortDir(t))
 	golden.Script{

@@ -33,9 +33,7 @@ func TestSimulateJSON(t *testing.T) {
 	var report simulate.Report
 	text := succeed(t, "simulate", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60", "-o=json",
 		"--seed=3")
-	if err := json.Unmarshal([]byte(text), &report); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, json.Unmarshal([]byte(text), &report))
 	if report.Seed != 3 || len(report.Loads) != 1 || len(report.Loads[0].Ways) != 4 ||
 		report.Loads[0].Ways[0].Figures.PIX == nil {
 		t.Errorf("%+v", report)

@@ -107,9 +107,7 @@ func figures(t *testing.T, load simulate.Load, way string) simulate.Figures {
 func compareEstimate(t *testing.T, where string, e *simulate.Estimate, documented string, load float64) {
 	t.Helper()
 	want, err := strconv.ParseFloat(documented, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	if within := 1.5**e.CI + intervals[load] + 0.5; math.Abs(e.Mean-want) > within {
 		t.Errorf("%s: the document says %s, and this is %.1f ± %.1f", where, documented, e.Mean, within)
 	}
@@ -118,8 +116,6 @@ func compareEstimate(t *testing.T, where string, e *simulate.Estimate, documente
 func readPage(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile("../../docs/" + name + ".md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return string(content)
 }

@@ -19,6 +19,13 @@ import (
 	"github.com/tandem-k8s/tandem/test/programs"
 )
 
+func ready(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // run runs tandem-lab.
 func run(args ...string) (code int, stdout, stderr string) {
 	var out, problems bytes.Buffer
@@ -42,9 +49,7 @@ func recorded(machine string) string { return "../../test/machines/" + machines.
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -60,27 +65,17 @@ func TestVersion(t *testing.T) {
 // and compares the output with the documented one.
 func TestDocumentedCommands(t *testing.T) {
 	commands, err := docs.Of("../..", "tandem-lab")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	bin := programs.Build(t, "tandem", "tandem-gpu", "tandem-rdma")
 	report, err := machines.Report("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	recording, err := os.ReadFile(recorded("oci-mi300x-derived"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	t.Chdir(t.TempDir())
 	for name, content := range map[string][]byte{"node.json": report, "node.txt": recording} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ready(t, os.WriteFile(name, content, 0o600))
 	}
 	paths := strings.NewReplacer("test/machines", filepath.Join(root, "test/machines"), "/tmp/node",
 		filepath.Join(shortDir(t), "node"), "docs/play.txt", filepath.Join(root, "docs/play.txt"))

@@ -49,9 +49,7 @@ func (p plugins) Explain(ctx context.Context, r *api.ExplainRequest) (*api.Expla
 // run answers in a run folder.
 func (p plugins) run(t *testing.T, runDir string) {
 	t.Helper()
-	if err := os.MkdirAll(runDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.MkdirAll(runDir, 0o700))
 	standin.Listen(t, coordination.SocketPath(runDir), func(g *grpc.Server) {
 		api.RegisterCoordinationServer(g, p)
 	})

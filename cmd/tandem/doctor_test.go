@@ -97,9 +97,7 @@ func TestDropIn(t *testing.T) {
 
 func object(t *testing.T, content string) (o map[string]any) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(content), &o); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, yaml.UnmarshalStrict([]byte(content), &o))
 	return o
 }
 
@@ -145,9 +143,7 @@ func TestDoctorOfRecordings(t *testing.T) {
 func TestDoctorKnowsTheCost(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/performance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	_, text, _ := run(s.command("--refused-pods", "1")...)
 	row := regexp.MustCompile(`(?m)^\| default scheduler \|[^|]*\| ([\d.]+) \|`).FindSubmatch(page)

@@ -25,20 +25,14 @@ func compile(t *testing.T, name string, closed bool) *jsonschema.Schema {
 	t.Helper()
 	file := filepath.Join("../../docs/schemas", name+".json")
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	if closed {
 		closeSchema(schema)
 	}
 	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource(name, schema); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, compiler.AddResource(name, schema))
 	return compiler.MustCompile(name)
 }
 
@@ -95,25 +89,17 @@ func TestDocumentsOfMachines(t *testing.T) {
 func TestDocumentOfASimulation(t *testing.T) {
 	t.Parallel()
 	mix, err := simulate.ParseMix(simulate.DefaultMix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	for _, vfs := range []int{1, 0} {
 		node, err := simulate.NewPreset("A", vfs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		report, err := simulate.Run(t.Context(), simulate.Config{
 			Node: node, Policy: model.Restricted, Mix: mix, Loads: []float64{60}, Seeds: 2, Warmup: 20, Arrivals: 50,
 			Ways: simulate.Ways(),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		text, err := json.Marshal(report)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		validate(t, "simulate", string(text))
 	}
 }
@@ -150,9 +136,7 @@ func TestDocumentOfAPod(t *testing.T) {
 func TestPairsDocument(t *testing.T) {
 	t.Parallel()
 	address, err := topology.ParseAddress(ociVF0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	vf := pairs.VF{ID: ociVF0, Address: address, Resource: "tandem.dev/rdma_vf", RDMA: "mlx5_0"}
 	f := pairs.New([]pairs.VF{vf})
 	f.Pairs = append(f.Pairs, pairs.Pair{
@@ -160,9 +144,7 @@ func TestPairsDocument(t *testing.T) {
 		Switch: &address,
 	})
 	name := filepath.Join(t.TempDir(), "pairs.json")
-	if err := f.Write(system.Disk{}, name); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, f.Write(system.Disk{}, name))
 	content, err := os.ReadFile(name)
 	if err != nil || !json.Valid(bytes.TrimSpace(content)) {
 		t.Fatal(err)

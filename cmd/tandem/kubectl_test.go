@@ -217,9 +217,7 @@ func silent(context.Context, string, []string, io.Reader, io.Writer, io.Writer) 
 func TestDocumentedPlugin(t *testing.T) {
 	t.Parallel()
 	commands, err := docs.Of("../..", "kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	node := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
 	twoPairs().run(t, node.path("run"))
 	s := newPodServer(t)

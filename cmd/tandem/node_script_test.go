@@ -199,9 +199,7 @@ const asCommand = "TANDEM_TEST_AS_COMMAND"
 func limited(t *testing.T, limits string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	cmd := exec.Command("sh", append([]string{"-c", limits + ` && exec "$0" "$@"`, self}, args...)...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	return cmd

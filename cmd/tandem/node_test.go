@@ -66,14 +66,10 @@ func sysfs(t *testing.T, machine string, perPF int) string {
 	}
 	sys := machines.Sys(t, machine, perPF)
 	dir, err := os.MkdirTemp("", "sysfs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	laidOut.folders[name] = dir // for TestMain, whatever fails now
 	// Users other than root read it too (runAsNobody).
-	if err := errors.Join(os.Chmod(dir, 0o755), os.CopyFS(dir, sys)); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, errors.Join(os.Chmod(dir, 0o755), os.CopyFS(dir, sys)))
 	return dir
 }
 
@@ -81,9 +77,7 @@ func sysfs(t *testing.T, machine string, perPF int) string {
 func layOut(t *testing.T, sys string) *sick {
 	t.Helper()
 	root, err := os.MkdirTemp("", "doc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	s := &sick{t: t, root: root}
 	s.pods.Store(&[]corev1.Pod{})
@@ -122,9 +116,7 @@ func (s *sick) path(name string) string {
 
 func (s *sick) check(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	ready(s.t, err)
 }
 
 // own gives the node a copy of the sysfs, before a file of it changes. Hard links take a tenth of the time of
@@ -348,9 +340,7 @@ func configSpace(t *testing.T, control []string) string {
 		return string(config[:64])
 	}
 	value, err := strconv.ParseUint(control[0], 16, 16)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	// advanced error reporting, the next at 0x140
 	binary.LittleEndian.PutUint32(config[0x100:], 0x0001|1<<16|0x140<<20)
 	binary.LittleEndian.PutUint32(config[0x140:], 0x000d|1<<16)

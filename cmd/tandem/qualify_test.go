@@ -26,13 +26,9 @@ func (s *sick) qualifying(args ...string) (command []string, file string) {
 func readReport(t *testing.T, file string) (*qualify.Report, string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	r, err := qualify.Read(strings.NewReader(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return r, string(text)
 }
 
@@ -125,9 +121,7 @@ func TestQualifyPartly(t *testing.T) {
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the file stays: %v", err)
 	}
-	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.WriteFile(file, []byte("mine"), 0o600))
 	try("--force")
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)

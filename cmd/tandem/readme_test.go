@@ -23,9 +23,7 @@ import (
 // in a pod, and compares the output with the documented one.
 func TestDocumentedCommands(t *testing.T) {
 	commands, err := docs.Of("../..", "tandem")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	if shown := slices.DeleteFunc(slices.Clone(commands),
 		func(c docs.Command) bool { return c.Output == "" }); len(shown) < 3 {
 		t.Errorf("the outputs of %d commands are shown", len(shown))
@@ -39,24 +37,14 @@ func TestDocumentedCommands(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("config.json", []byte(everyVF), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.WriteFile("config.json", []byte(everyVF), 0o600))
 	topology := succeed(t, "topo", "-o", "nccl", "--sysfs-root", node.path("sys"))
-	if err := os.WriteFile("topo.xml", []byte(topology), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.WriteFile("topo.xml", []byte(topology), 0o600))
 	report, err := machines.Report("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("node.json", report, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
+	ready(t, os.WriteFile("node.json", report, 0o600))
 	seen := map[string]bool{}
 	for _, c := range commands {
 		same := fmt.Sprint(c.Args, c.Into, c.Output)

@@ -107,9 +107,7 @@ func wellFormed(t *testing.T, format, text string) {
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, machines.Sys(t, "oci-mi300x-derived", 2)); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.CopyFS(dir, machines.Sys(t, "oci-mi300x-derived", 2)))
 	code, stdout, stderr := run("record", "--sysfs-root", dir)
 	if code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
@@ -120,9 +118,7 @@ func TestRecord(t *testing.T) {
 		t.Errorf("standard error (-want +got):\n%s", diff)
 	}
 	want, err := os.ReadFile(withVFs(t, "oci-mi300x-derived", 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	_, entries, _ := strings.Cut(string(want), "\n[")
 	if diff := cmp.Diff("# tandem machine v1\n["+entries, stdout); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -166,9 +162,7 @@ func TestCostOfRecordings(t *testing.T) {
 func inherited(t *testing.T) int64 {
 	t.Helper()
 	command := exec.Command("sh", "-c", ":")
-	if err := command.Run(); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, command.Run())
 	return command.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 }
 
@@ -192,9 +186,7 @@ func runLimited(t *testing.T, args ...string) (cpu time.Duration, memory int64, 
 func withList(t *testing.T, list, part string, times int) string {
 	t.Helper()
 	text, err := os.ReadFile(recorded("oci-mi300x-derived"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	before, after, found := strings.Cut(string(text), " = "+list+"\n")
 	if !found {
 		t.Fatalf("no list %s", list)

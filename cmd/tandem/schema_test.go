@@ -53,9 +53,7 @@ func TestSchemasAreOfTheTypes(t *testing.T) {
 		schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 		schema["title"] = name
 		text, err := (&cli.Output{Format: cli.AsJSON}).Text(schema, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		golden.Check(t, filepath.Join("../../docs/schemas", name+".json"), text.String())
 	}
 }
@@ -164,9 +162,7 @@ func readComments(t *testing.T, folder string) map[string]string {
 	}
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		for node := range ast.Preorder(file) {
 			spec, ok := node.(*ast.TypeSpec)
 			if !ok {
@@ -191,9 +187,7 @@ func readComments(t *testing.T, folder string) map[string]string {
 func TestNoOtherSchemas(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir("../../docs/schemas")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	for _, e := range entries {
 		if name, _ := strings.CutSuffix(e.Name(), ".json"); documented[name] == nil {
 			t.Errorf("%s is of no document", e.Name())
@@ -226,9 +220,7 @@ func withMore(t *testing.T, text string) (list []any) {
 
 func readObject(t *testing.T, text string) (top map[string]any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(text), &top); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, json.Unmarshal([]byte(text), &top))
 	return top
 }
 

@@ -79,17 +79,13 @@ func machineOf(name string) (machine string, perPF int) {
 func changed(t *testing.T, machine, pattern string, change func(file string) error) string {
 	t.Helper()
 	root := t.TempDir()
-	if err := os.CopyFS(root, machines.Sys(t, machine, 0)); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.CopyFS(root, machines.Sys(t, machine, 0)))
 	files, err := filepath.Glob(filepath.Join(root, pattern))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%v: no file %s", err, pattern)
 	}
 	for _, file := range files {
-		if err := change(file); err != nil {
-			t.Fatal(err)
-		}
+		ready(t, change(file))
 	}
 	return root
 }
@@ -112,13 +108,9 @@ func manyCards(t *testing.T) string {
 func defaultPool(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile("../../deployments/base/config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	var object struct{ Data map[string]string }
-	if err := yaml.Unmarshal(content, &object); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, yaml.Unmarshal(content, &object))
 	return write(t, "config.json", object.Data["config.json"])
 }
 
@@ -126,9 +118,7 @@ func defaultPool(t *testing.T) string {
 func textOf(t *testing.T, b *recording.Builder) string {
 	t.Helper()
 	m, err := b.Machine()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	var text strings.Builder
 	if _, err := m.WriteTo(&text); err != nil {
 		t.Fatal(err)

@@ -86,9 +86,7 @@ func TestStatusOfMachines(t *testing.T) {
 			}
 			words.check(t, c.coloured)
 			var s coordinator.Status
-			if err := json.Unmarshal([]byte(succeed(t, append(ask, "-o", "json")...)), &s); err != nil {
-				t.Fatal(err)
-			}
+			ready(t, json.Unmarshal([]byte(succeed(t, append(ask, "-o", "json")...)), &s))
 			if s.Kubelet == nil || (s.Kubelet.State == "up") != (c.kubelet != "") ||
 				s.Totals.GPUs.All != len(answer.GetResources()[0].GetDevices()) {
 				t.Errorf("JSON has %+v, %+v", s.Kubelet, s.Totals)
@@ -154,17 +152,11 @@ func TestTopoVRAM(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	node, err := coordination.New(coordination.Config{RunDir: runDir, SysRoot: sys, KubeletDir: dir, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	card, err := topology.ParseAddress("0000:0f:00.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	gpus, err := gpu.Discover(halves{card}, 0, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	const name = "nvidia.com/mig-3g.40gb"
 	plugin := gpu.NewPlugin(name, gpus, node.Member(name, device.GPU), log)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -213,9 +205,7 @@ func serveOnce(t *testing.T, args ...string) string {
 	if err != nil || !strings.HasPrefix(line, "http://") {
 		t.Fatalf("tandem %q: %q, %v, %s", args, line, err, &stderr)
 	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
 	if got := <-code; got != cli.ExitOK {
 		t.Errorf("tandem %q: exit code %d, %s", args, got, &stderr)
 	}

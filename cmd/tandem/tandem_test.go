@@ -18,6 +18,13 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
+func ready(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // run runs tandem.
 func run(args ...string) (code int, stdout, stderr string) {
 	var out, problems bytes.Buffer
@@ -42,9 +49,7 @@ func recorded(machine string) string { return "../../test/machines/" + machines.
 func withVFs(t *testing.T, machine string, perPF int) string {
 	t.Helper()
 	m, err := machines.Load(machine, perPF)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	var text bytes.Buffer
 	if _, err := m.WriteTo(&text); err != nil {
 		t.Fatal(err)
@@ -55,9 +60,7 @@ func withVFs(t *testing.T, machine string, perPF int) string {
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 

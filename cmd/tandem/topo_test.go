@@ -101,9 +101,7 @@ func TestColorFlag(t *testing.T) {
 func TestContainerFunctions(t *testing.T) {
 	p := newPod(t, "oci-mi300x-derived", 1).amd("0000:11:00.0").vfs("0000:0c:00.1")
 	n, err := machine.Read(&machine.Source{SysfsRoot: p.path("sys")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	c := &verify.Check{SysfsRoot: p.path("sys"), DevRoot: p.path("dev"), ProcRoot: p.path("proc")}
 	for name, value := range p.env {
 		c.Environment = append(c.Environment, name+"="+value)

@@ -25,9 +25,7 @@ type pod struct {
 func newPod(t *testing.T, machine string, perPF int) *pod {
 	t.Helper()
 	p := &pod{t: t, root: t.TempDir(), env: map[string]string{}}
-	if err := os.Symlink(sysfs(t, machine, perPF), p.path("sys")); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.Symlink(sysfs(t, machine, perPF), p.path("sys")))
 	p.file("dev/null", "")
 	return p
 }
@@ -36,12 +34,8 @@ func (p *pod) path(name string) string { return filepath.Join(p.root, name) }
 
 func (p *pod) file(name, content string) {
 	p.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(p.path(name)), 0o755); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(p.path(name), []byte(content), 0o644); err != nil {
-		p.t.Fatal(err)
-	}
+	ready(p.t, os.MkdirAll(filepath.Dir(p.path(name)), 0o755))
+	ready(p.t, os.WriteFile(p.path(name), []byte(content), 0o644))
 }
 
 // amd gives the container the nodes of GPUs.
@@ -68,9 +62,7 @@ func (p *pod) renderNode(device string) {
 func (p *pod) nvidia(given ...string) {
 	p.t.Helper()
 	tree, err := topology.Read(os.DirFS(p.path("sys")))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	ready(p.t, err)
 	minor := 0
 	for d := range tree.Devices() {
 		if gpu.Vendor(d) != "" {
@@ -181,9 +173,7 @@ func (p *pod) step(name, text string) {
 			`"resource":"x/gpu"},"vf":{"id":%q,"address":%[3]q,"resource":"x/vf","rdma":"mlx5_8"},"distance":%[4]q,`+
 			`"bridges":3,"switch":"0000:08:00.0"}]}`, words[0], words[1], words[2], words[3]))
 	case "remove": // FILE
-		if err := os.Remove(p.path(text)); err != nil {
-			p.t.Fatal(err)
-		}
+		ready(p.t, os.Remove(p.path(text)))
 	case "without-vpd": // no rights to vpd files
 		p.withoutVPD()
 	case "perftest": // RDMA-DEVICE=GBPS...: programs with these results
@@ -203,9 +193,7 @@ func (p *pod) withoutVPD() {
 	if err == nil {
 		err = os.Remove(readable)
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	ready(p.t, err)
 	if out, err := exec.Command("cp", "-al", target, readable).CombinedOutput(); err != nil {
 		p.t.Fatalf("copy: %v %s", err, out)
 	}
@@ -214,9 +202,7 @@ func (p *pod) withoutVPD() {
 		p.t.Fatalf("vpd files %q: %v", files, err)
 	}
 	for _, file := range files {
-		if err := os.Remove(file); err != nil {
-			p.t.Fatal(err)
-		}
+		ready(p.t, os.Remove(file))
 	}
 }
 
@@ -238,9 +224,7 @@ echo "8 1000 1.5 9.5 2.25 2.5"`,
 	} {
 		script := "#!/bin/sh\ncase \"$*\" in --help) echo '--ib-dev --size --use_rocm'; exit 1 ;;\n" +
 			cases.String() + "esac\n" + text + "\n"
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		ready(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755))
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }

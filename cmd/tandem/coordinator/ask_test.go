@@ -90,18 +90,14 @@ func TestAskKubelet(t *testing.T) {
 func folder(t *testing.T, dir string) (socket string) {
 	t.Helper()
 	socket = kubelet.PodResourcesSocket(dir)
-	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.MkdirAll(filepath.Dir(socket), 0o755))
 	return socket
 }
 
 func listen(t *testing.T, dir string) *net.UnixListener {
 	t.Helper()
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: folder(t, dir), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	t.Cleanup(func() { listener.Close() })
 	return listener
 }

@@ -74,9 +74,7 @@ func TestExplain(t *testing.T) {
 	golden.Check(t, "testdata/explain.txt", local.ReplaceAllString(all.String(), "TIME "))
 	var again []Decision
 	text, err := json.Marshal(decisions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	if err := json.Unmarshal(text, &again); err != nil || !cmp.Equal(decisions, again) {
 		t.Errorf("through JSON: %v, %s", err, cmp.Diff(decisions, again))
 	}
@@ -89,9 +87,7 @@ func coloured(t *testing.T, text *cli.Text) string {
 	cmd, format := &cobra.Command{}, cli.OneOf(cli.AsTable)
 	cmd.SetOut(cli.NewPrintableWriter(&shown))
 	cmd.Flags().String(cli.Colour, "always", "")
-	if err := format.Show(cmd, text); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, format.Show(cmd, text))
 	return regexp.MustCompile(`\x1b\[(3\dm)(.*?)\x1b\[0m`).ReplaceAllString(shown.String(), "<$1$2>")
 }
 

@@ -215,18 +215,14 @@ func TestListen(t *testing.T) {
 // The server ends on request, even with an open connection, and returns an error if it cannot continue.
 func TestServe(t *testing.T) {
 	listener, err := ListenPage(":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	p := &page{title: "node", look: (&looks{}).look, explain: told}
 	go func() { ended <- p.servePage(ctx, listener) }()
 	client := &http.Client{Transport: &http.Transport{}}
 	answer, err := client.Get("http://" + listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), "<svg") {
 		t.Errorf("%v: %.80s", err, body)
 	}
@@ -253,15 +249,11 @@ func join(t *testing.T, runDir, sys, resource string, kind device.Kind, devices 
 	node, err := coordination.New(coordination.Config{
 		RunDir: runDir, SysRoot: sys, KubeletDir: t.TempDir(), Log: log,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	var announcement device.Announcement
 	for _, id := range devices {
 		address, err := topology.ParseAddress(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		announcement.Devices = append(announcement.Devices, device.Device{ID: id, Address: address, Healthy: true})
 	}
 	node.Member(resource, kind).Publish(announcement)
@@ -289,9 +281,7 @@ func join(t *testing.T, runDir, sys, resource string, kind device.Kind, devices 
 func TestLook(t *testing.T) {
 	dir := kubelettest.Dir(t)
 	sys := filepath.Join(dir, "sys")
-	if err := os.CopyFS(sys, machines.Sys(t, "oci-mi300x-derived", 2)); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, os.CopyFS(sys, machines.Sys(t, "oci-mi300x-derived", 2)))
 	v := &Viewer{
 		Folders: Folders{RunDir: filepath.Join(dir, "run")}, From: machine.Source{SysfsRoot: sys},
 		palette: picture.Palette{},
@@ -304,9 +294,7 @@ func TestLook(t *testing.T) {
 	look := func() *picture.Node {
 		t.Helper()
 		n, err := v.readNode(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		return n
 	}
 	expectState(t, look(), "0000:11:00.0", "amd.com/gpu", picture.Stranded)

@@ -14,6 +14,13 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
+func ready(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // ownedBy is a device that a container has.
 func ownedBy(namespace, pod, container string, d *api.DeviceStatus) *api.DeviceStatus {
 	d.Allocated, d.Owner = true, &api.Owner{Namespace: namespace, Pod: pod, Container: container}

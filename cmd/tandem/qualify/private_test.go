@@ -117,12 +117,8 @@ func TestSystem(t *testing.T) {
 		filepath.Join(proc, "driver/nvidia/version"): "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " +
 			"580.65.06  Release Build  (" + secret + ")\nGCC version:  gcc version 12.3.0\n",
 	} {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		ready(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		ready(t, os.WriteFile(name, []byte(content), 0o644))
 	}
 	got := readSystem(sys, proc)
 	got.Architecture = ""

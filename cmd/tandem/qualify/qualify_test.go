@@ -28,23 +28,24 @@ import (
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
+func ready(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // good returns the evidence of a machine without a fault: each device is offered, NCCL agrees, and one pair
 // was measured in the GPU's memory.
 func good(t *testing.T, name string) evidence {
 	t.Helper()
 	m, err := machines.Load(name, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	e := evidence{Tandem: "1.2.3", Machine: withACS(t, m)}
 	n, err := machine.ReadFS(m.FS(), &machine.Source{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	all, _, err := n.VFPools("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	gpus, vfs := n.GPUDevices(), machine.Devices(all)
 	resources := []coordinator.Resource{
 		{Name: "amd.com/gpu", Kind: "gpu"}, {Name: "tandem.dev/rdma_vf", Kind: "vf"},
@@ -73,9 +74,7 @@ func good(t *testing.T, name string) evidence {
 func withACS(t *testing.T, m *recording.Machine) *recording.Machine {
 	t.Helper()
 	tree, err := topology.Read(m.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	b := m.Build()
 	for d := range tree.Devices() {
 		if d.Class>>8 == topology.PortClass>>8 && d.ACS == topology.ACSUnknown {
@@ -88,9 +87,7 @@ func withACS(t *testing.T, m *recording.Machine) *recording.Machine {
 		}
 	}
 	full, err := b.Machine()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return full
 }
 
@@ -102,18 +99,14 @@ func dumped(t *testing.T, n *machine.Node) *nccl.File {
 		functions = append(functions, d.Address)
 	}
 	var text bytes.Buffer
-	if err := nccl.Write(&text, n.Tree, functions); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, nccl.Write(&text, n.Tree, functions))
 	return file(t, text.String())
 }
 
 func file(t *testing.T, text string) *nccl.File {
 	t.Helper()
 	f, err := nccl.Read("topo.xml", strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return f
 }
 
@@ -130,9 +123,7 @@ func nearest(tree *topology.Tree, gpu topology.Address, best string, n *machine.
 func report(t *testing.T, e evidence) *Report {
 	t.Helper()
 	r, err := newReport(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return r
 }
 
@@ -176,9 +167,7 @@ func TestFaults(t *testing.T) {
 	}{
 		{"recorded without root", oci, func(t *testing.T, e *evidence) {
 			m, err := machines.Load(oci, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ready(t, err)
 			e.Machine = m
 		}, "machine", incomplete, "ACS"},
 
@@ -311,9 +300,7 @@ func offers(change func(gpu, vf *coordinator.Device)) func(*testing.T, *evidence
 func apart(nic string, node int) func(*testing.T, *evidence) {
 	return func(t *testing.T, e *evidence) {
 		target, err := fs.ReadLink(e.Machine.FS(), topology.PCIDevices+"/"+nic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready(t, err)
 		b := e.Machine.Build()
 		b.Replace(path.Join(topology.PCIDevices, target, "numa_node"), "1\n")
 		if e.Machine, err = b.Machine(); err != nil {
@@ -341,9 +328,7 @@ func TestMergedFunctions(t *testing.T) {
 	t.Parallel()
 	const name = "oci-mi300x-derived"
 	m, err := machines.Load(name, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	for _, functions := range [][2]string{
 		{"0000:0c:12.3", "0000:0c:10.0"}, {"0000:0c:12.3", "0000:0c:12.0"}, {"0000:fd:11.3", "0000:fd:00.0"},
 	} {
@@ -370,9 +355,7 @@ func TestOtherMachines(t *testing.T) {
 	sys := functions.New()
 	sys.PF(0x81, "ens1", 2, nil)
 	nics, err := recording.Capture(sys.FS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	for told, m := range map[string]*recording.Machine{
 		"the machine has no GPU of AMD or NVIDIA": nics,
 		"the machine has no NIC with RDMA":        mustLoad(t, "amd-mi300x-cpx-kfd"),
@@ -437,9 +420,7 @@ func withoutVPD(t *testing.T, m *recording.Machine) *recording.Machine {
 	count := m.Len() - strings.Count(text.String(), "\nvpd = ")
 	left = left[:strings.LastIndex(left, "end ")] + fmt.Sprintf("end %d entries\n", count)
 	without, err := recording.Parse(strings.NewReader(left))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return without
 }
 
@@ -471,9 +452,7 @@ func TestManyDetails(t *testing.T) {
 func TestJudgePlan(t *testing.T) {
 	t.Parallel()
 	n, err := machine.ReadFS(mustLoad(t, "nv-h100-oci").FS(), &machine.Source{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	pairs := func(near, far int) []machine.Pair {
 		return append(slices.Repeat([]machine.Pair{{Distance: topology.PIX}}, near),
 			slices.Repeat([]machine.Pair{{Distance: topology.NODE}}, far)...)
@@ -511,12 +490,8 @@ func TestReadAndWrite(t *testing.T) {
 	t.Parallel()
 	r := report(t, good(t, "nv-gb200-derived"))
 	again, err := Read(strings.NewReader(written(t, r)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Judge(); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
+	ready(t, again.Judge())
 	if diff := cmp.Diff(written(t, r), written(t, again)); diff != "" {
 		t.Errorf("(-written +read):\n%s", diff)
 	}
@@ -572,9 +547,7 @@ func TestForeignReport(t *testing.T) {
 	r := report(t, good(t, "nv-h100-oci"))
 	r.Findings = []foundID{{ID: "x\nnccl: passed\x1b[2J", Severity: "error"}}
 	r.Offer.Mode = "x\ntraffic  passed"
-	if err := r.Judge(); err != nil {
-		t.Fatal(err)
-	}
+	ready(t, r.Judge())
 	for line := range strings.Lines(r.Table().String()) {
 		forged := strings.HasPrefix(line, "nccl:") || strings.HasPrefix(line, "traffic  passed")
 		if forged || strings.Contains(line, "\x1b") {
@@ -586,9 +559,7 @@ func TestForeignReport(t *testing.T) {
 func mustLoad(t *testing.T, name string) *recording.Machine {
 	t.Helper()
 	m, err := machines.Load(name, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return m
 }
 

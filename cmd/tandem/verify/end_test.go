@@ -15,12 +15,17 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-func address(t *testing.T, text string) topology.Address {
+func ready(t testing.TB, err error) {
 	t.Helper()
-	a, err := topology.ParseAddress(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func address(t *testing.T, text string) topology.Address {
+	t.Helper()
+	a, err := topology.ParseAddress(text)
+	ready(t, err)
 	return a
 }
 
@@ -38,11 +43,7 @@ func TestEndsOfMachines(t *testing.T) {
 			PCIe: topology.PCIeLink{Speed: 32, Width: 16}, GPULanes: 16, State: "4: ACTIVE",
 			Rate: "400 Gb/sec (4X NDR)", RateGbps: 400}}},
 	} {
-		sys := machines.Sys(t, test.machine, 1)
-		tree, err := topology.Read(sys)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sys, tree := machines.Read(t, test.machine, 1)
 		gpu := &GPU{ID: test.gpu, Address: address(t, test.gpu)}
 		got := newEnd(sys, tree, address(t, test.vf), gpu)
 		test.want.GPU, test.want.Facts.GPU, test.want.VF = gpu, test.gpu, test.vf
@@ -108,9 +109,7 @@ func TestThresholds(t *testing.T) {
 func recorded(t testing.TB, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return string(content)
 }
 

@@ -35,20 +35,14 @@ type fakes struct {
 func (f fakes) install(t *testing.T) []string {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	dir := t.TempDir()
 	for _, name := range []string{bandwidthProgram, latencyProgram} {
-		if err := os.Symlink(self, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		ready(t, os.Symlink(self, filepath.Join(dir, name)))
 	}
 	t.Setenv("PATH", dir)
 	text, err := json.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return []string{"FAKES=" + string(text)}
 }
 

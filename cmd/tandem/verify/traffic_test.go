@@ -65,9 +65,7 @@ func newPlan(t *testing.T, f fakes) *trafficPlan {
 func run(t *testing.T, p *trafficPlan, list []trafficEnd) *TrafficReport {
 	t.Helper()
 	report, err := p.Run(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	return report
 }
 
@@ -255,9 +253,7 @@ func TestTwoContainers(t *testing.T) {
 		stop() // nobody asks the server again
 	}
 	all.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ready(t, err)
 	for _, side := range []struct {
 		report  *TrafficReport
 		latency string
