@@ -168,14 +168,14 @@ func checkSBOM(t *testing.T, text []byte, program string, want map[string]string
 }
 
 func TestErrors(t *testing.T) {
-	empty := t.TempDir()
+	empty, programs := t.TempDir(), bin(t)
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"--bin", empty, "--out", empty}, "run make build"},
-		{[]string{"--bin", bin(t), "--out", t.TempDir(), "--root", empty}, "read LICENSE"},
-		{[]string{"--bin", bin(t), "--out", t.TempDir(), "--image", empty}, "read the image"},
+		{[]string{"--bin", programs, "--out", t.TempDir(), "--root", empty}, "read LICENSE"},
+		{[]string{"--bin", programs, "--out", t.TempDir(), "--image", empty}, "read the image"},
 	} {
 		if err := run(c.args, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("release %q: %v, want %q", c.args, err, c.want)

@@ -61,13 +61,9 @@ func (n *node) Explain(_ context.Context, r *api.ExplainRequest) (*api.ExplainRe
 func newNode(t *testing.T, machine string, vfs int) *node {
 	t.Helper()
 	chromium(t) // or skip, before there is work
-	root := machines.Sys(t, machine, vfs)
+	sys, tree := machines.Read(t, machine, vfs)
 	dir := kubelettest.Dir(t)
-	if err := os.CopyFS(filepath.Join(dir, "sys"), root); err != nil {
-		t.Fatal(err)
-	}
-	tree, err := topology.Read(root)
-	if err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "sys"), sys); err != nil {
 		t.Fatal(err)
 	}
 	gpus := &api.Resource{Name: "nvidia.com/gpu", Kind: "gpu", Connected: true}

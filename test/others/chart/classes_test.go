@@ -16,7 +16,6 @@ import (
 
 	drapool "github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // classes are the device classes of the manifests, by name.
@@ -35,11 +34,8 @@ func classes(t *testing.T, objects []object) map[string]resourceapi.DeviceClass 
 // build makes the pool of a recorded machine, with counters and taints or without.
 func build(t *testing.T, machine string, vfsPerPF int, counters bool) drapool.Pool {
 	t.Helper()
-	m, err := machines.Load(machine, vfsPerPF)
-	ready(t, err)
-	tree, err := topology.Read(m.FS())
-	ready(t, err)
-	found, err := drapool.ReadMachine(m.FS(), tree, nil)
+	sys, tree := machines.Read(t, machine, vfsPerPF)
+	found, err := drapool.ReadMachine(sys, tree, nil)
 	ready(t, err)
 	return drapool.Build(found, drapool.Options{Counters: counters, Taints: counters})
 }
