@@ -14,8 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 var (
@@ -68,43 +66,13 @@ func build(root, folder, name string) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("build %s: lock %s: %w", name, lock.Name(), err)
 	}
-	if isBuilt(linked) {
-		return nil
-	}
 	command := exec.Command("go", "build", "-tags", "grpcnotrace", "-buildvcs=false", "-o", linked,
 		"./cmd/"+name)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", name, err, output)
 	}
-	if err := publish(linked, filepath.Join(folder, name)); err != nil {
-		return err
-	}
-	return markBuilt(linked)
-}
-
-// stampOf returns a file that says for which run a program was last built, and the run of this process: the
-// tests of known faults run in child processes, of which the first builds the programs for the others. Other
-// processes have no run.
-func stampOf(linked string) (file, run string) { return linked + ".run", os.Getenv(known.RunVariable) }
-
-// isBuilt reports whether another child process of this run has built a program.
-func isBuilt(linked string) bool {
-	file, run := stampOf(linked)
-	if run == "" {
-		return false
-	}
-	last, err := os.ReadFile(file)
-	return err == nil && string(last) == run
-}
-
-// markBuilt tells the other child processes of this run that a program is built.
-func markBuilt(linked string) error {
-	file, run := stampOf(linked)
-	if run == "" {
-		return nil
-	}
-	return os.WriteFile(file, []byte(run), 0o644)
+	return publish(linked, filepath.Join(folder, name))
 }
 
 // publish copies a linked program to its final path, unless the copy exists.
