@@ -135,8 +135,8 @@ func TestConfigWarnings(t *testing.T) {
 			[]string{
 				`resource "a" is left out: resourcePrefix "Intel.com" is not a lower-case domain name such as intel.com`,
 			}},
-		{"long prefix", resources(
-			`{"resourceName": "good", "resourcePrefix": "`+strings.Repeat("a", maxPrefix)+`"}`,
+		{"long prefix beside the longest names", resources(
+			`{"resourceName": "`+strings.Repeat("x", MaxName)+`", "resourcePrefix": "`+strings.Repeat("a", maxPrefix)+`"}`,
 			`{"resourceName": "a", "resourcePrefix": "`+strings.Repeat("a", maxPrefix+1)+`"}`),
 			[]string{`resource "a" is left out: resourcePrefix has 245 characters; at most 244 are allowed`}},
 		{"empty range", resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#7-3"]}}`),
