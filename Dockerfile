@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The image that "make image" packs, for machines with a container engine: docker build -t tandem . (or podman, or buildah).
-# Its files and settings are listed in deployments/release/image. TestDockerfile there compares the two images.
+# Its files and settings are listed in deployments/release/image. TestDockerfile there compares this file with that image.
 
 FROM docker.io/library/golang:1.26-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends busybox-static

@@ -147,7 +147,7 @@ test-arm: ## Run the tests that start no other program, built for ARM (needs qem
 # no sysfs, no procfs and no peer credentials of a unix socket.
 MAC       := ./cmd/tandem/... ./cmd/tandem-lab ./topology/...
 MAC_TESTS := ./topology/... ./cmd/tandem/cluster ./cmd/tandem/cli ./test/simulate/...
-MAC_RUN   := ^Test(OnMac|Topo(Table|Nearest|JSON|Picture|Agrees|Limits|ResourceSlices)|Plan(Output|OfUsers|Picture|ConfigErrors|Width)|StockPlan|Simulate|DoctorOf|ClusterUsage|Help|Version|Fold)
+MAC_RUN   := ^Test(OnMac|TopoJSON|Simulate|DoctorOf|Help|Version)
 
 .PHONY: test-mac
 test-mac: ## Run the tests of tandem that read recordings, on macOS or Linux

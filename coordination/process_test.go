@@ -10,21 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) {
-	switch os.Getenv("TANDEM_TEST_ROLE") {
-	case "server":
-		os.Exit(serveForTest())
-	case "flood":
-		os.Exit(floodForTest())
-	case "mode":
-		os.Exit(enterModeForTest())
-	}
-	goleak.VerifyTestMain(m)
-}
 
 // child runs this test binary in a role, with a run folder. It ends when its standard input is closed, at the
 // latest with the test.

@@ -86,7 +86,8 @@ func layOut(t *testing.T, sys string) *sick {
 	s.write("kubelet/config.yaml", healthyKubelet)
 	s.process("7", "kubelet", "--config="+s.path("kubelet/config.yaml"))
 	s.listen("kubelet/device-plugins/kubelet.sock")
-	standin.Serve(t, s.path("kubelet"), podResources{}) // says at once what a kubelet that hangs says after seconds
+	// The answer of a kubelet that hangs, without the wait of seconds.
+	standin.Serve(t, s.path("kubelet"), podResources{})
 	s.write("kubelet/memory_manager_state", `{"policyName":"None","machineState":{},"entries":{},"checksum":1}`)
 	s.cpuState("static", s.allCPUs())
 	s.deviceNodes()

@@ -20,8 +20,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/podsapi"
 )
 
-// TestOneMode: the driver does not start where device plugins run, nor they where it does. There a driver that
-// drains takes claims back, and prepares none.
+// TestOneMode: the driver does not start where device plugins run, nor they where it does. There a driver
+// that drains takes claims back, and prepares none.
 func TestOneMode(t *testing.T) {
 	t.Parallel()
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)

@@ -149,9 +149,9 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// A claim that somebody deleted by force is not taken back as long as a pod that it was prepared for runs, nor
-// as long as a later pod runs, of which the kubelet does not tell the driver, unless that pod has another claim
-// of the same name.
+// TestOrphanInUse: a claim that somebody deleted by force is not taken back as long as a pod that it was
+// prepared for runs, nor as long as a later pod runs, of which the kubelet does not tell the driver, unless
+// that pod has another claim of the same name.
 func TestOrphanInUse(t *testing.T) {
 	const name = "train"
 	podOf := func(pod string, uid types.UID) *corev1.Pod {

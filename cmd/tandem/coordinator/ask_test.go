@@ -36,8 +36,8 @@ func (g goesBy) GetAllocatableResources(
 	}}, nil
 }
 
-// TestAskKubelet: a resource is registered if the kubelet has its devices. If another plugin has registered the
-// name later, the kubelet has that plugin's devices, and gives those to pods.
+// TestAskKubelet: a resource is registered if the kubelet has its devices. If another plugin has registered
+// the name later, the kubelet has that plugin's devices, and gives those to pods.
 func TestAskKubelet(t *testing.T) {
 	t.Parallel()
 	yes, no := true, false

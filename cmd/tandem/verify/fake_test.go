@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
 
 // fakes is the behaviour of the fake perftest, in the variable FAKES.
@@ -44,15 +42,6 @@ func (f fakes) install(t *testing.T) []string {
 	text, err := json.Marshal(f)
 	ready(t, err)
 	return []string{"FAKES=" + string(text)}
-}
-
-// TestMain makes this program a perftest under the names of perftest's programs.
-func TestMain(m *testing.M) {
-	switch name := filepath.Base(os.Args[0]); name {
-	case bandwidthProgram, latencyProgram:
-		os.Exit(perftest(name, os.Args[1:]))
-	}
-	goleak.VerifyTestMain(m)
 }
 
 // perftest behaves like a program of perftest: the server listens on its TCP port, and both sides print the
