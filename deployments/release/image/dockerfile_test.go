@@ -47,7 +47,7 @@ func TestDockerfile(t *testing.T) {
 		build = append(build, fmt.Sprint(command))
 	}
 	want := []string{
-		"RUN apt-get update && apt-get install -y --no-install-recommends busybox-static", // what the documents name
+		"RUN apt-get update && apt-get install -y --no-install-recommends busybox-static", // as in the documents
 		"WORKDIR /tandem", "COPY . .", "RUN make image-root",
 	}
 	if diff := cmp.Diff(want, build); diff != "" {
