@@ -91,7 +91,7 @@ func readScript(t *testing.T, file string) Script {
 // TestSeedIsAScript: the script of a seed's events has the same story as the seed.
 func TestSeedIsAScript(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
+	for seed := range seeds.Samples(4) {
 		first := simulate(t, seed, 100)
 		script, err := ParseScript(first.Script)
 		if err != nil {

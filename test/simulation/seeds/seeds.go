@@ -149,10 +149,18 @@ func (s *sum) String() string {
 	return text.String()
 }
 
+// Samples returns the number of seeds that a test of the simulation itself runs: all, or one with -short.
+func Samples(all uint64) uint64 {
+	if testing.Short() {
+		return 1
+	}
+	return all
+}
+
 // Repeat runs a number of seeds, each twice, and compares both runs to the byte.
-func Repeat(t *testing.T, all int, run func(t *testing.T, seed uint64) *Report) {
+func Repeat(t *testing.T, all uint64, run func(t *testing.T, seed uint64) *Report) {
 	t.Helper()
-	for seed := range uint64(scale.Rounds(all)) {
+	for seed := range Samples(all) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			first, again := run(t, seed), run(t, seed)
