@@ -53,23 +53,24 @@ CC_FOUND  := $(shell command -v $(CC) >/dev/null && echo 1 || echo 0)
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 
 # Neither programs nor tests have a debugger's data: stack traces do not need it, nodes pull the image, and the linker takes a third less.
-export GOFLAGS    := $(GOFLAGS) '-ldflags=-s -w -extldflags=-Wl,-z,lazy'
+# Both are compiled without the paths of this machine, so that they share what is compiled.
+export GOFLAGS    := $(GOFLAGS) -trimpath '-ldflags=-s -w -extldflags=-Wl,-z,lazy'
 
 # Without gRPC's request tracing, which nobody looks at here, the linker can leave out a sixth of the code.
 TAGS      := grpcnotrace
 
 .PHONY: build
 build: ## Build tandem (also as kubectl-tandem), tandem-lab, tandem-gpu, tandem-rdma, tandem-dra and config-manager into bin
-	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-rdma ./cmd/config-manager
+	CGO_ENABLED=0 go build -tags $(TAGS) -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-rdma ./cmd/config-manager
 	ln -sf tandem $(BIN)/kubectl-tandem
-	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem-gpu ./cmd/tandem-dra
+	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
 # The scheduler of Kubernetes 1.37, or of 1.36 with SCHEDULER=1.36.3. None serves an API server of a version before its own: that one does
 # not let it list what is new.
 SCHEDULER ?= 1.37.1
 SCHEDULER_MOD = $(if $(filter 1.36.%,$(SCHEDULER)),$(KUBE36))
 SCHEDULER_BUILD = cd cmd/tandem-scheduler && CGO_ENABLED=0 $(PROGRESS) "build tandem-scheduler; it takes minutes the first time" \
-	go build -trimpath -buildvcs=$(STAMP) -ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v$(1)'
+	go build -buildvcs=$(STAMP) -ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v$(1)'
 
 .PHONY: tandem-scheduler
 tandem-scheduler: ## Build tandem-scheduler into bin: kube-scheduler SCHEDULER (1.37.1 or 1.36.3) with the plugin
@@ -279,7 +280,7 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 .PHONY: plan
 plan: ## Build only tandem, and show the devices of a container on a recorded machine
 	@$(PROGRESS) "build tandem, a minute the first time" \
-		env CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem
+		env CGO_ENABLED=0 go build -tags $(TAGS) -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem
 	@echo "A container asks for 4 GPUs and 4 VFs on a recorded server with eight MI300X. Tandem's plan, the pairs on one switch (PIX) each:"; echo
 	@$(BIN)/tandem plan --gpus 4 --vfs 4 --machine test/machines/oci-mi300x-derived.txt
 	@echo
@@ -290,13 +291,13 @@ MACHINE ?= test/machines/oci-mi300x-derived.txt
 .PHONY: play
 play: ## Build the plugins, and try them at a prompt and on a page, on the recorded machine MACHINE
 	@$(PROGRESS) "build tandem, tandem-lab and the plugins; it takes minutes the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
-		-trimpath -buildvcs=$(STAMP) -o $(BIN)/play/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-gpu ./cmd/tandem-rdma
+		-buildvcs=$(STAMP) -o $(BIN)/play/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-gpu ./cmd/tandem-rdma
 	@$(BIN)/play/tandem-lab play --serve :0 --machine $(MACHINE)
 
 .PHONY: simulate
 simulate: ## Build tandem-lab, and compare placement strategies on random containers, on common server A or a recorded MACHINE
 	@$(PROGRESS) "build tandem-lab, a minute the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
-		-trimpath -buildvcs=$(STAMP) -o $(BIN)/play/ ./cmd/tandem-lab
+		-buildvcs=$(STAMP) -o $(BIN)/play/ ./cmd/tandem-lab
 	@$(BIN)/play/tandem-lab simulate $(if $(filter-out file,$(origin MACHINE)),--machine $(MACHINE))
 
 # Without a C compiler the demo leaves the NVIDIA machines out.
@@ -350,7 +351,7 @@ descheduler: ## Test the descheduler with the documented policy for rejected pod
 	cd test/descheduler && $(PROGRESS) "build the descheduler's plugins" go test -count=1 ./...
 
 $(PLANE)/etcd: test/kubernetes/controlplane/etcd/go.mod test/kubernetes/controlplane/etcd/go.sum
-	cd test/kubernetes/controlplane/etcd && CGO_ENABLED=0 $(PROGRESS) "build etcd" go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ go.etcd.io/etcd/server/v3
+	cd test/kubernetes/controlplane/etcd && CGO_ENABLED=0 $(PROGRESS) "build etcd" go build -buildvcs=false -ldflags='-s -w' -o $@ go.etcd.io/etcd/server/v3
 
 # Kueue's manager and manifests, built in its module's own folder: with the versions that its maintainers released it with.
 KUEUE        := v0.19.2
@@ -359,14 +360,14 @@ KUEUE_FOLDER  = $$(go env GOMODCACHE)/sigs.k8s.io/kueue@$(KUEUE)
 $(PLANE)/kueue-$(KUEUE)/kueue:
 	go mod download sigs.k8s.io/kueue@$(KUEUE)
 	mkdir -p $(@D) && cp -rT --no-preserve=mode $(KUEUE_FOLDER)/config $(@D)/config
-	cd $(KUEUE_FOLDER) && CGO_ENABLED=0 $(PROGRESS) "build Kueue; it takes half an hour the first time" go build -trimpath -buildvcs=false \
+	cd $(KUEUE_FOLDER) && CGO_ENABLED=0 $(PROGRESS) "build Kueue; it takes half an hour the first time" go build -buildvcs=false \
 		-ldflags='-s -w -X sigs.k8s.io/kueue/pkg/version.GitVersion=$(KUEUE)' -o $@ ./cmd/kueue
 
 $(PLANE)/kueue: $(PLANE)/kueue-$(KUEUE)/kueue
 	ln -sfn kueue-$(KUEUE) $@
 
 $(PLANE)/nrtmatch: test/kubernetes/controlplane/nrtmatch/main.go test/kubernetes/controlplane/nrtmatch/go.mod test/kubernetes/controlplane/nrtmatch/go.sum
-	cd test/kubernetes/controlplane/nrtmatch && CGO_ENABLED=0 $(PROGRESS) "build NodeResourceTopologyMatch; $(PLANE_TAKES)" go build -trimpath -buildvcs=false \
+	cd test/kubernetes/controlplane/nrtmatch && CGO_ENABLED=0 $(PROGRESS) "build NodeResourceTopologyMatch; $(PLANE_TAKES)" go build -buildvcs=false \
 		-ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v1.34.4' -o $@ .
 
 # One scheduler is beside all control planes: it is of no version of theirs.
@@ -383,11 +384,11 @@ $(PLANE)/1.37.1/tandem-scheduler:
 	$(call SCHEDULER_BUILD,1.37.1) -o $@ .
 
 $(PLANE)/1.36.3/%: test/vm/kubernetes/go.mod
-	cd test/vm/kubernetes && CGO_ENABLED=0 $(PROGRESS) "build $*; $(PLANE_TAKES)" go build -trimpath -buildvcs=false \
+	cd test/vm/kubernetes && CGO_ENABLED=0 $(PROGRESS) "build $*; $(PLANE_TAKES)" go build -buildvcs=false \
 		-ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3' -o $@ k8s.io/kubernetes/cmd/$*
 
 $(PLANE)/1.37.1/%: test/vm/kubernetes/go.v1.37.mod
-	cd test/vm/kubernetes && CGO_ENABLED=0 $(PROGRESS) "build $*; $(PLANE_TAKES)" go build -modfile=go.v1.37.mod -trimpath -buildvcs=false \
+	cd test/vm/kubernetes && CGO_ENABLED=0 $(PROGRESS) "build $*; $(PLANE_TAKES)" go build -modfile=go.v1.37.mod -buildvcs=false \
 		-ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v1.37.1' -o $@ k8s.io/kubernetes/cmd/$*
 
 .PHONY: generate
@@ -415,15 +416,15 @@ image-root: build ## Write the files of the container image into bin/root, for t
 .PHONY: build-amd64 build-arm64
 build-amd64 build-arm64: build-%:
 	@command -v $(CROSS_$*)gcc >/dev/null || echo "tandem-gpu for $* gets AMD's GPUs alone: there is no $(CROSS_$*)gcc"
-	CGO_ENABLED=0 GOARCH=$* go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/$*/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-rdma ./cmd/config-manager
+	CGO_ENABLED=0 GOARCH=$* go build -tags $(TAGS) -buildvcs=$(STAMP) -o $(BIN)/$*/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-rdma ./cmd/config-manager
 	CGO_ENABLED=$$(command -v $(CROSS_$*)gcc >/dev/null && echo 1 || echo 0) CC=$(CROSS_$*)gcc GOARCH=$* \
-		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/$*/ ./cmd/tandem-gpu ./cmd/tandem-dra
+		go build -tags $(TAGS) -buildvcs=$(STAMP) -o $(BIN)/$*/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
 # For Macs only tandem, also as kubectl-tandem, and tandem-lab.
 .PHONY: build-darwin
 build-darwin: ## Build tandem and tandem-lab for macOS into bin/darwin-amd64 and bin/darwin-arm64
 	@set -e; for arch in amd64 arm64; do echo "build tandem for macOS on $$arch"; CGO_ENABLED=0 GOOS=darwin GOARCH=$$arch \
-		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/darwin-$$arch/ ./cmd/tandem ./cmd/tandem-lab; done
+		go build -tags $(TAGS) -buildvcs=$(STAMP) -o $(BIN)/darwin-$$arch/ ./cmd/tandem ./cmd/tandem-lab; done
 
 # What a release has, for the two architectures of nodes: HERE is this machine's, THERE the other one.
 RELEASE  := $(BIN)/release
