@@ -17,6 +17,8 @@ func TestReadVPD(t *testing.T) {
 	}{
 		{"both", name + "\x90\x0b\x00V3\x01aSN\x03b \x00\x78", VPD{V3: "a", SN: "b"}},
 		{"V3 in another keyword", name + "\x90\x0c\x00VA\x04V3\x01xV3\x01a\x78", VPD{V3: "a"}},
+		{"a field", "\x90\x15\x00VA\x12A=B:SMDL=SW_MNG:C\x78", VPD{ManagesNVSwitches: true}},
+		{"part of a field", "\x90\x10\x00VA\x0dXSMDL=SW_MNGX\x78", VPD{}},
 		{"cut before the end tag", name + "\x90\x04\x00V3\x01a", VPD{V3: "a"}},
 		{"only the name", name + "\x78", VPD{}},
 		{"a keyword too long", "\x90\x08\x00SN\x01bV3\x02a\x78", VPD{SN: "b"}},

@@ -212,3 +212,22 @@ func TestRequiredByEveryCandidate(t *testing.T) {
 		})
 	}
 }
+
+// TestNobodyIsRefusedOnAPrediction: VFs have no NUMA node, and the kubelet's Topology Manager is unknown. The
+// NUMA nodes of the GPUs are only predicted, and nobody is refused at the VFs.
+func TestNobodyIsRefusedOnAPrediction(t *testing.T) {
+	a := newAdmission(t, "oci-mi300x-derived", 4, true, 1)
+	a.keepCheckpoint()
+	a.source = intent.PodsAPI
+	near := ids(a.all[vfs][:16])
+	greedy := a.pending("greedy", wish{0, 16})
+	a.prefer(vfs, ids(a.free[vfs]), nil, 16)
+	a.take(greedy.Pod, vfs, near)
+	a.run(greedy.Pod)
+	strict := a.pending("strict", wish{1, 1})
+	strict.Alignment = intent.Required
+	chosen, _ := a.prefer(vfs, ids(a.free[vfs]), nil, 1)
+	if refusal := a.take(strict.Pod, vfs, chosen); refusal != "" {
+		t.Error(refusal)
+	}
+}

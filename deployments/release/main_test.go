@@ -48,7 +48,8 @@ func bin(t *testing.T) string {
 func compiled(t *testing.T, system, arch string) string {
 	t.Helper()
 	dir := t.TempDir()
-	compile := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-buildvcs=false", "-o", dir+"/", "./cmd/tandem")
+	compile := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-buildvcs=false", "-o", dir+"/",
+		"./cmd/tandem")
 	compile.Dir, compile.Env = "../..", append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch)
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("build for %s on %s: %v\n%s", system, arch, err, out)

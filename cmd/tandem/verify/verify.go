@@ -147,17 +147,23 @@ func acceptedLevel(tree *topology.Tree, within topology.Level) topology.Level {
 	return within
 }
 
-// isOrdered reports whether walking both lists side by side meets the pairs.
+// isOrdered reports whether walking both lists side by side meets as many near pairs as there are.
 func (r *Verification) isOrdered(tree *topology.Tree, within topology.Level) bool {
 	if len(r.GPUs) == 0 || len(r.GPUs) != len(r.VFs) {
 		return false
 	}
+	met, near := 0, 0
 	for i, g := range r.GPUs {
-		if tree.Distance(g.Address, r.VFs[i].Address).Level > within {
-			return false
+		if tree.Distance(g.Address, r.VFs[i].Address).Level <= within {
+			met++
 		}
 	}
-	return true
+	for _, p := range r.Pairs {
+		if p.Distance <= within {
+			near++
+		}
+	}
+	return met == near
 }
 
 // comparePairs compares pairs.json, the container's pairs as written by tandem-rdma, with the container's

@@ -55,6 +55,8 @@ func TestReserved(t *testing.T) {
 			slices.Concat(functions.Bridges, []string{"0000:75:00.0"}), ""},
 		{"functions that manage NVSwitches", functions.ConnectX7(functions.Bridges...), Routes{}, all,
 			[]string{"0000:75:00.0"}, ""},
+		{"one function of two that manages NVSwitches", functions.ConnectX7(functions.Bridges[0]), Routes{}, all,
+			[]string{functions.Bridges[1], "0000:75:00.0"}, ""},
 		{"a named one", functions.ConnectX7(functions.Bridges...), Routes{}, named, []string{"0000:73:00.0"},
 			"manages the node's NVSwitches"},
 	} {
