@@ -38,6 +38,10 @@ func Build(t testing.TB, names ...string) (folder string) {
 		if err := openSources(root); err != nil {
 			t.Fatal(err)
 		}
+		// A program has the garbage collector of a node, whatever "make test" gives to the tests.
+		if err := os.Unsetenv("GOGC"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, name := range names {
 		if built[name] {
