@@ -54,7 +54,7 @@ export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 
 # Neither programs nor tests have a debugger's data: stack traces do not need it, nodes pull the image, and the linker takes a third less.
 # Both are compiled without the paths of this machine, so that they share what is compiled.
-export GOFLAGS    := $(GOFLAGS) -trimpath '-ldflags=-s -w -extldflags=-Wl,-z,lazy'
+override export GOFLAGS := $(GOFLAGS) -trimpath '-ldflags=-s -w -extldflags=-Wl,-z,lazy'
 
 # Without gRPC's request tracing, which nobody looks at here, the linker can leave out a sixth of the code.
 TAGS      := grpcnotrace

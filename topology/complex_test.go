@@ -59,8 +59,13 @@ func setVPD(sys fstest.MapFS, address string, keywords ...string) {
 
 // setPort sets the ACS control register of a port, and ATS of any function.
 func setPort(sys fstest.MapFS, address string, control uint16, ats bool) {
-	c := topology.Capabilities{ACS: true, Control: control, ATS: ats}
-	sys[placeOf(sys, address)+"/config"] = &fstest.MapFile{Data: c.Bytes()}
+	config := make([]byte, 4096)
+	binary.LittleEndian.PutUint32(config[0x100:], 0x148<<20|1<<16|0x000d)
+	binary.LittleEndian.PutUint16(config[0x106:], control)
+	if ats {
+		binary.LittleEndian.PutUint32(config[0x148:], 1<<16|0x000f)
+	}
+	sys[placeOf(sys, address)+"/config"] = &fstest.MapFile{Data: config, Mode: 0o644}
 }
 
 // dmaMachine has two GPUs with a DMA function each, and two NICs with two PFs each on other root ports.

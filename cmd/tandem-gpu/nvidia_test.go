@@ -242,3 +242,19 @@ func TestNVMLFailsForAMoment(t *testing.T) {
 		})
 	}
 }
+
+func TestDriverUnloads(t *testing.T) {
+	n := nvidiaNode(t, "nv-h100-oci", nil)
+	_, _, plugin := n.offers(t, nil)
+	devices := await(t, plugin, "8")
+	n.Machine.Error = nvml.DriverNotLoaded
+	n.Update(t)
+	await(t, plugin, "8, 8 unhealthy")
+	if answer, err := plugin.Allocate(t.Context(), devices[0].GetID()); err != nil ||
+		answer.GetEnvs()["NVIDIA_VISIBLE_DEVICES"] != devices[0].GetID() {
+		t.Errorf("allocate without a driver: %v, %v", answer, err)
+	}
+	n.Machine.Error = 0
+	n.Update(t)
+	await(t, plugin, "8")
+}

@@ -96,3 +96,15 @@ func TestGatesOfASilentServer(t *testing.T) {
 		}
 	})
 }
+
+// TestEachGateIsLostAlone: what the API server drops is not published any more, and the rest is.
+func TestEachGateIsLostAlone(t *testing.T) {
+	t.Parallel()
+	for gate, want := range map[string]features{gateCounters: {Taints: true}, gateTaints: {Counters: true}} {
+		g := newGates(fake.NewClientset(), "a", slog.New(slog.DiscardHandler))
+		g.newest = features{Counters: true, Taints: true}
+		if changed := g.recordLoss([]string{gate}); !changed || g.currentFeatures() != want {
+			t.Errorf("without %s: %+v, want %+v", gate, g.currentFeatures(), want)
+		}
+	}
+}

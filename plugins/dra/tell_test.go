@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -119,4 +120,84 @@ func TestTold(t *testing.T) {
 	}
 	n.start(config)
 	await(t, "the next process knows the owner", owned)
+}
+
+// text is an attribute of a device that is published.
+func text(devices map[string]resourceapi.Device, device string, name resourceapi.QualifiedName) string {
+	if value := devices[device].Attributes[name].StringValue; value != nil {
+		return *value
+	}
+	return ""
+}
+
+// farVF names a VF that is not on the switch of a GPU.
+func farVF(devices map[string]resourceapi.Device, gpu string) (token string) {
+	for name := range devices {
+		if strings.HasPrefix(name, "vf-") &&
+			text(devices, name, pool.AttributeSwitch) != text(devices, gpu, pool.AttributeSwitch) {
+			token = name
+		}
+	}
+	return token
+}
+
+// TestTokens: where a token stands for another VF, the API server has that before the kubelet has its answer,
+// and the VF's own again when the claim is taken back.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, _ := n.config(c)
+	n.start(config)
+	k := n.register()
+	devices := c.awaitPublished(complete)
+	token := farVF(devices, "gpu-11-00-0")
+	own := text(devices, token, pool.AttributeMultusID)
+	reserved := text(devices, "pair-11-00-0", pool.AttributeVF)
+	claim := c.allocate("a", "train-0", "gpu-11-00-0", token)
+	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
+		t.Fatal(wrong)
+	}
+	if now, _ := c.published(); text(now, token, pool.AttributeMultusID) != reserved {
+		t.Errorf("Multus reads %s of %s, want %s", text(now, token, pool.AttributeMultusID), token, reserved)
+	}
+	if wrong := k.unprepare(t.Context(), claim); wrong != "" {
+		t.Fatal(wrong)
+	}
+	c.awaitPublished(func(now map[string]resourceapi.Device, _ int) bool {
+		return text(now, token, pool.AttributeMultusID) == own
+	})
+}
+
+// TestFallsIll: the receiver of unsound devices is told of a claim's device that fails while the driver
+// runs, with the claim's pod.
+func TestFallsIll(t *testing.T) {
+	t.Parallel()
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, gpus := n.config(c)
+	told := make(chan []coordination.Unsound)
+	config.Unsound = func(list []coordination.Unsound) {
+		select {
+		case told <- list:
+		case <-t.Context().Done():
+		}
+	}
+	n.start(config)
+	k := n.register()
+	c.awaitPublished(complete)
+	claim := c.allocate("train", "train-0", "pair-11-00-0")
+	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
+		t.Fatal(wrong)
+	}
+	gpus.fallIll("0000:11:00.0", "0000:2f:00.0")
+	for {
+		list := <-told
+		if len(list) == 0 {
+			continue
+		}
+		if u := list[0]; len(list) > 1 || u.Pod.Name != "train-0" || u.UID == "" || u.Name != "claim train" ||
+			u.Device != "0000:11:00.0" || u.Health != "failed" || u.Reason == "" {
+			t.Errorf("told of %+v", list)
+		}
+		return
+	}
 }

@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"hash/crc32"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +28,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 )
 
@@ -267,4 +270,49 @@ func TestStatusLater(t *testing.T) {
 			t.Errorf("status %v, %v; want %d devices", claim.Status.Devices, err, step.devices)
 		}
 	}
+}
+
+// TestFilesAreRepairedPeriodically: files of claims are compared with the machine periodically, while nothing changes: here a CDI spec, and a
+// temporary file in the run directory, that a killed process left behind.
+func TestFilesAreRepairedPeriodically(t *testing.T) {
+	dir, cdiDir, runDir, log := t.TempDir(), t.TempDir(), t.TempDir(), slog.New(slog.DiscardHandler)
+	temporary := filepath.Join(runDir, ".tandem-of-a-killed-process")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		files := &fileRestorer{
+			parts:  partsIn(dir, Config{RunDir: runDir, CDIDir: cdiDir, Log: log}),
+			failed: &system.Newest[error]{},
+		}
+		if err := os.WriteFile(temporary, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(temporary, time.Now(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { defer close(ended); files.repairPeriodically(ctx) }()
+		synctest.Wait()
+		left := filepath.Join(cdiDir, "tandem.dev-claim_uid-ended.json")
+		for range 2 {
+			if err := os.WriteFile(left, []byte("{}"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			checkpointed(t, dir, nil)
+			<-time.After(filesPause)
+			synctest.Wait()
+			if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the file of a claim that has ended: %v", err)
+			}
+			if _, err := os.Stat(temporary); err != nil {
+				t.Errorf("a temporary file that another process may be writing: %v", err)
+			}
+		}
+		<-time.After(system.Abandoned)
+		synctest.Wait()
+		if _, err := os.Stat(temporary); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("an abandoned temporary file: %v", err)
+		}
+		cancel()
+		<-ended
+	})
 }

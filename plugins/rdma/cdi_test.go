@@ -304,3 +304,22 @@ func TestCDIFolderThatCanBeWrittenLater(t *testing.T) {
 		})
 	}
 }
+
+// Device nodes are numbered anew when a driver is bound: the spec says what is true at the time of the
+// Allocate.
+func TestCDISpecIsRenewed(t *testing.T) {
+	s := rdmaVF()
+	p, folder := withCDI(t, s, nil, "intel.com", resources(rdmaPool), false)
+	for class, node := range map[string]string{"infiniband_mad": "umad", "infiniband_verbs": "uverbs"} {
+		s.Remove(functions.Dir("0000:86:02.3") + "/" + class)
+		s.Write(functions.Dir("0000:86:02.3")+"/"+class+"/"+node+"77/ibdev", "mlx5_5")
+	}
+	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
+	if err != nil || strings.Count(string(content), "uverbs77") != 2 ||
+		strings.Contains(string(content), "uverbs5") {
+		t.Errorf("spec %s, %v", content, err)
+	}
+}

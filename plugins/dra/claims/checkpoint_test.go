@@ -149,3 +149,21 @@ func TestUnreadableFolder(t *testing.T) {
 		t.Error("restored without knowing what there is")
 	}
 }
+
+// Keys of a later version are passed over.
+func TestUnknownKeysOfTheCheckpoint(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	n.ready(n.need("train", want{"pairs", pool.TypePair, 2}))
+	file := filepath.Join(n.Dir, FileName)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(content), `{"version"`, `{"writer":"later","version"`, 1)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := n.Prepared(n.state.Machine); err != nil || len(got) != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+}

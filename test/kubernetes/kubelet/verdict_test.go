@@ -253,10 +253,11 @@ func (j *judged) describe(object *v1alpha1.NodeTopology) string {
 	const newest = 8
 	content, err := yaml.Marshal(object.Spec)
 	must(j.t, err)
-	text := string(content)
+	var text strings.Builder
+	text.Write(content)
 	decisions := j.coordinator.Recent()
 	for _, d := range decisions[max(0, len(decisions)-newest):] {
-		text += fmt.Sprintf("decided: %v\n", d)
+		fmt.Fprintf(&text, "decided: %v\n", d)
 	}
-	return text
+	return text.String()
 }

@@ -17,8 +17,8 @@ type setup struct {
 // sizes are the requests: as many GPUs and as many VFs.
 var sizes = []int{1, 2, 4, 8}
 
-// refusing is the set-up in which an empty node refuses requests: the restricted policy admits a container only
-// if all its resources want the same number of NUMA nodes, and as many VFs as GPUs want fewer nodes.
+// refusing is the set-up in which an empty node refuses requests: the restricted policy admits a container
+// only if all its resources want the same number of NUMA nodes, and as many VFs as GPUs want fewer nodes.
 const refusing = "oci-mi300x-derived, 4 VFs per PF"
 
 // setups are the recorded machines. Machines in a single set-up have as many VFs on a NUMA node as GPUs or
