@@ -272,8 +272,8 @@ func TestStatusLater(t *testing.T) {
 	}
 }
 
-// TestFilesAreRepairedPeriodically: files of claims are compared with the machine periodically, while nothing changes: here a CDI spec, and a
-// temporary file in the run directory, that a killed process left behind.
+// TestFilesAreRepairedPeriodically: files of claims are compared with the machine periodically, while nothing
+// changes: here a CDI spec, and a temporary file in the run directory, that a killed process left behind.
 func TestFilesAreRepairedPeriodically(t *testing.T) {
 	dir, cdiDir, runDir, log := t.TempDir(), t.TempDir(), t.TempDir(), slog.New(slog.DiscardHandler)
 	temporary := filepath.Join(runDir, ".tandem-of-a-killed-process")
