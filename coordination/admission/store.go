@@ -70,7 +70,7 @@ func openStore[T any](disk system.Disk, runDir string, log *slog.Logger) (*store
 	if err != nil {
 		return nil, fmt.Errorf("open run folder: %w", err)
 	}
-	if err := disk.RemoveTemporaries(runDir, system.Abandoned); err != nil {
+	if err := disk.RemoveAbandoned(runDir); err != nil {
 		log.Warn("files of earlier servers not removed", "error", err)
 	}
 	boot, err := disk.BootID()

@@ -173,13 +173,19 @@ func replaceFile(f Folder, name string, content []byte, mode os.FileMode, sync f
 // temporaries begins the names of temporary files.
 const temporaries = ".tandem-"
 
-// Abandoned is the age of a temporary file whose process was killed: a write takes less.
-const Abandoned = time.Minute
+// abandoned is the age of a temporary file whose process was killed: a write takes less.
+const abandoned = time.Minute
 
-// RemoveTemporaries removes temporary files of killed processes from a directory: those of an age, which is
-// Abandoned if other processes write to the directory. A file from the future is as old as it is early: the
-// clock was set back after the write.
-func (d Disk) RemoveTemporaries(dir string, age time.Duration) error {
+// RemoveTemporaries removes all temporary files from a directory to which no other process can write now.
+func (d Disk) RemoveTemporaries(dir string) error { return d.removeOlder(dir, 0) }
+
+// RemoveAbandoned removes temporary files of killed processes from a directory to which other processes can
+// write now: those of a minute or more.
+func (d Disk) RemoveAbandoned(dir string) error { return d.removeOlder(dir, abandoned) }
+
+// removeOlder removes temporary files of an age or older. A file from the future is as old as it is early:
+// the clock was set back after the write.
+func (d Disk) removeOlder(dir string, age time.Duration) error {
 	names, err := fs.Glob(os.DirFS(dir), temporaries+"*")
 	problems := []error{err}
 	for _, name := range names {

@@ -49,13 +49,13 @@ func TestRemoveTemporaries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := (Disk{}).RemoveTemporaries(dir, 0); err != nil {
+	if err := (Disk{}).RemoveTemporaries(dir); err != nil {
 		t.Fatal(err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 2 {
 		t.Errorf("left: %v", entries)
 	}
-	if err := (Disk{}).RemoveTemporaries(filepath.Join(dir, "none"), 0); err != nil {
+	if err := (Disk{}).RemoveTemporaries(filepath.Join(dir, "none")); err != nil {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }
@@ -73,7 +73,7 @@ func TestTemporariesOfTheFuture(t *testing.T) {
 			t.Fatal(name)
 		}
 	}
-	if err := (Disk{}).RemoveTemporaries(dir, Abandoned); err != nil {
+	if err := (Disk{}).RemoveAbandoned(dir); err != nil {
 		t.Fatal(err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 || entries[0].Name() != ".tandem-now" {

@@ -341,6 +341,6 @@ func (f *fileRestorer) repairPeriodically(ctx context.Context) {
 
 // removeTemporaries removes the temporary files of killed processes from the run directory.
 func (f *fileRestorer) removeTemporaries() {
-	err := f.config.Host.Disk.RemoveTemporaries(f.config.RunDir, system.Abandoned)
+	err := f.config.Host.Disk.RemoveAbandoned(f.config.RunDir)
 	f.complaints.reportResult("temporary files of killed processes are left behind", err)
 }

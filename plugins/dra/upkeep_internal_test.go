@@ -307,7 +307,7 @@ func TestFilesAreRepairedPeriodically(t *testing.T) {
 				t.Errorf("a temporary file that another process may be writing: %v", err)
 			}
 		}
-		<-time.After(system.Abandoned)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		if _, err := os.Stat(temporary); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("an abandoned temporary file: %v", err)

@@ -16,7 +16,6 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
@@ -92,7 +91,7 @@ func (c *CDI) CleanUp(config *pools.Config, kept ...pools.Pool) (err error) {
 // removeSpecs removes the specs that match a pattern and for which ours returns true, except those of kept
 // pools.
 func (c *CDI) removeSpecs(pattern string, kept []pools.Pool, ours func(name string) bool) error {
-	problems := []error{c.Disk.RemoveTemporaries(c.Dirs[len(c.Dirs)-1], system.Abandoned)}
+	problems := []error{c.Disk.RemoveAbandoned(c.Dirs[len(c.Dirs)-1])}
 	needed := map[string]bool{}
 	for _, pool := range kept {
 		needed[c.specPath(cdiPoolOf(pool))] = true

@@ -190,7 +190,7 @@ func (h Host) RestoreDevinfo(pool pools.Pool) error {
 // TidyDevinfo removes files that a power failure has damaged, and temporary files of killed processes. Must
 // be called at the start, before RestoreDevinfo.
 func (h Host) TidyDevinfo(pool pools.Pool) error {
-	problems := []error{h.Disk.RemoveTemporaries(h.DevinfoDir, system.Abandoned)}
+	problems := []error{h.Disk.RemoveAbandoned(h.DevinfoDir)}
 	for _, d := range pool.Devices {
 		name := h.DevinfoPath(pool.Name, d.ID)
 		if content, err := os.ReadFile(name); err == nil && !json.Valid(content) {

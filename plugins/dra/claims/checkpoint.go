@@ -205,11 +205,10 @@ func (p *Preparer) restoreFiles(ctx context.Context, state State) error {
 // tidyTemporaries removes temporary files. Other Preparers wait for the lock; device plugins do not, so only
 // abandoned files are removed from their directories while they may write.
 func (p *Preparer) tidyTemporaries() error {
-	age := system.Abandoned
-	if p.Alone {
-		age = 0
-	}
 	disk := p.Host.Disk
-	return errors.Join(disk.RemoveTemporaries(p.Dir, 0), disk.RemoveTemporaries(p.CDIDir, age),
-		disk.RemoveTemporaries(p.Host.DevinfoDir, age))
+	tidy := disk.RemoveAbandoned
+	if p.Alone {
+		tidy = disk.RemoveTemporaries
+	}
+	return errors.Join(disk.RemoveTemporaries(p.Dir), tidy(p.CDIDir), tidy(p.Host.DevinfoDir))
 }
