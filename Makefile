@@ -96,7 +96,7 @@ test race simulate-faults load mutants mutate chaos $(CHECKS): export TMPDIR = $
 # Tests allocate much and keep little: by default the garbage collector has a quarter of their time.
 test check-own: export GOGC = 400
 
-# Many tests wait.
+# Packages at a time: many tests wait.
 WAITING = $$((2 * $$(nproc)))
 
 .PHONY: test

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,21 +85,38 @@ type unboundSocket struct{ coordination.Socket }
 
 func (unboundSocket) Listen() (coordination.Listener, error) { return nil, errAway }
 
-// failing are GPUs that have all failed.
-type failing struct{ gpu.Backend }
+// failing are GPUs that all fail while the driver runs.
+type failing struct {
+	gpu.Backend
+	failed atomic.Bool
+}
 
-func (f failing) Discover() (gpu.Inventory, error) {
+func (f *failing) Discover() (gpu.Inventory, error) {
 	found, err := f.Backend.Discover()
 	for _, devices := range found.Resources {
 		for i := range devices {
-			devices[i].Fail("Xid 79")
+			if f.failed.Load() {
+				devices[i].Fail("Xid 79")
+			}
 		}
 	}
 	return found, err
 }
 
-// TestUnsound: the receiver of unsound devices is told of a claim's device that has failed, with the claim's
-// pod, and of no other device.
+// Watch lets the GPUs fail after an hour, when the driver has looked at them several times.
+func (f *failing) Watch(ctx context.Context, changed func()) error {
+	select {
+	case <-time.After(time.Hour):
+		f.failed.Store(true)
+		changed()
+	case <-ctx.Done():
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// TestUnsound: the receiver of unsound devices is told of a claim's device that fails while the driver runs,
+// with the claim's pod, and of no other device.
 func TestUnsound(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	if err := os.MkdirAll(registryDir(dir), 0o750); err != nil {
@@ -109,7 +127,7 @@ func TestUnsound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpus, err := gpu.Discover(failing{backend}, 0, log)
+	gpus, err := gpu.Discover(&failing{Backend: backend}, 0, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,9 +155,15 @@ func TestUnsound(t *testing.T) {
 		if err := d.viewer.buildFirst(ctx); err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan error)
+		ended, began := make(chan error), time.Now()
 		go func() { ended <- d.runActivities(ctx, nil) }()
-		list := <-told
+		var list []coordination.Unsound
+		for len(list) == 0 && time.Since(began) < 2*time.Hour {
+			list = <-told
+		}
+		if time.Since(began) < time.Hour {
+			t.Error("told before a GPU has failed")
+		}
 		if len(list) != 1 || list[0].Pod.Name != "train-0" || list[0].UID != "uid-pod" ||
 			list[0].Name != "claim train" || list[0].Device != "0000:11:00.0" || list[0].Health != "failed" ||
 			list[0].Reason != "Xid 79" {

@@ -147,7 +147,7 @@ func acceptedLevel(tree *topology.Tree, within topology.Level) topology.Level {
 	return within
 }
 
-// isOrdered reports whether walking both lists side by side meets as many near pairs as there are.
+// isOrdered reports whether both lists side by side have as many near pairs as the best pairs.
 func (r *Verification) isOrdered(tree *topology.Tree, within topology.Level) bool {
 	if len(r.GPUs) == 0 || len(r.GPUs) != len(r.VFs) {
 		return false
@@ -239,7 +239,7 @@ type Verification struct {
 	GPUs      []GPU          `json:"gpus"`
 	VFs       []VF           `json:"vfs"`
 	Pairs     []machine.Pair `json:"pairs"`
-	InOrder   bool           `json:"inOrder"`   // as many VFs as GPUs, and the i-th VF pairs with the i-th GPU
+	InOrder   bool           `json:"inOrder"`   // as many VFs as GPUs, and the lists side by side have all near pairs
 	PairsFile string         `json:"pairsFile"` // "agrees", "differs", "absent", or "partial" without some VFs
 	Failures  []string       `json:"failures"`
 	// pairs whose distance is that of the pairs file: only root reads the vpd files that assign NICs to DMA
