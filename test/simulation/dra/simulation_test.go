@@ -11,10 +11,13 @@ import (
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
-// Default number of admissions of TestDriver, and number of steps of a seed; about 55 of 100 are admissions.
+// Default number of admissions of TestDriver, and numbers of cycles and steps of a seed; about 55 of 100 steps
+// are admissions.
 const (
 	admissions = 180
-	runSteps   = 5 * (stormSteps + calmSteps)
+	cycles     = 5
+	cycleSteps = stormSteps + calmSteps
+	runSteps   = cycles * cycleSteps
 )
 
 func TestMain(m *testing.M) {
@@ -40,8 +43,13 @@ func TestDriver(t *testing.T) {
 	})
 }
 
-// TestConditions: under each condition, in every storm, the driver keeps its promises.
+// TestConditions: under each condition, in every storm, the driver keeps its promises. With -short a seed has
+// one storm.
 func TestConditions(t *testing.T) {
+	steps := runSteps
+	if testing.Short() {
+		steps = cycleSteps
+	}
 	for _, c := range conditions {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +57,7 @@ func TestConditions(t *testing.T) {
 			for seed := uint64(0); met == 0 && seed < 6; seed++ {
 				options := OptionsOf(seed)
 				options.Condition, options.Migrated = c.Name, true
-				report := simulate(t, seed, options, runSteps)
+				report := simulate(t, seed, options, steps)
 				if met += report.Faults[c.Name]; report.Violation != "" {
 					t.Fatal(report)
 				}
