@@ -44,7 +44,7 @@ export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s:\n", substr($$0, 5) } /^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
 
 # NVIDIA's library is opened at run time, so tandem-gpu and tandem-dra need a C compiler and are linked to the C library. What that library lacks is
 # not called, hence lazy, which the compilers of some distributions (Ubuntu's) have to be told, for tests too. Without a compiler it is
@@ -58,6 +58,8 @@ override export GOFLAGS := $(GOFLAGS) -trimpath '-ldflags=-s -w -extldflags=-Wl,
 
 # Without gRPC's request tracing, which nobody looks at here, the linker can leave out a sixth of the code.
 TAGS      := grpcnotrace
+
+##@ Build
 
 .PHONY: build
 build: ## Build tandem (also as kubectl-tandem), tandem-lab, tandem-gpu, tandem-rdma, tandem-dra and config-manager into bin
@@ -98,6 +100,8 @@ test check-own: export GOGC = 400
 
 # Packages at a time: many tests wait.
 WAITING = $$((2 * $$(nproc)))
+
+##@ Tests of a change
 
 .PHONY: test
 test: ## Run the root module's tests: the built daemons with a fake kubelet, a tenth of the random cases
@@ -164,6 +168,8 @@ test-mac: ## Run the tests of tandem that read recordings, on macOS or Linux
 .PHONY: browser
 browser: ## Test the page of "tandem status --serve" in Chromium, and write screenshots to bin/browser and docs (needs chromium)
 	cd test/others && go test -count=1 -v ./browser -screenshots=$(BIN)/browser -documents=$(CURDIR)/docs
+
+##@ Longer tests
 
 .PHONY: race
 race: ## Run all tests with the race detector, the kubelet's managers included
@@ -236,6 +242,8 @@ claims: ## Allocate SEQUENCES (10000) random sequences of claims with the schedu
 	cd test/kubernetes && go test $(KUBE36) -count=1 -timeout 3h -run '^TestRandomClaims$$' ./dra -sequences=$(SEQUENCES) -seed=$(SEED)
 	cd test/kubernetes && go test $(KUBE35) -count=1 -timeout 3h -run '^TestRandomClaims$$' ./dra -sequences=$(SEQUENCES) -seed=$(SEED)
 
+##@ Rules of the code
+
 .PHONY: census
 census: ## Count code, names and forms, beside their limits; NAMES=head lists what figures count, UPDATE=limits or UPDATE=messages writes what make lint compares with
 	@go run -buildvcs=false ./test/census -update '$(UPDATE)' -names '$(NAMES)'
@@ -251,6 +259,8 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/monitoring deployments/dra deployments/dra/claim-templates deployments/scheduler deployments/publish test/vm/deploy/published test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus test/vm/deploy/device-plugin test/vm/deploy/dra test/vm/deploy/drain; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
 	@set -e; for file in $(wildcard $(addsuffix /go*.mod,$(MODULES) $(PINS))); do \
 		(cd $$(dirname $$file) && go mod tidy -modfile=$$(basename $$file) -diff); done
+
+##@ Fuzzing and benchmarks
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
@@ -277,6 +287,8 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 	@cd $(BIN) && $(TOOLS)/benchstat -filter '.name:Growth .unit:sec/op' -row '/tree,/ask' -col /gpus bench.txt
 
 # Who waits for the kubelet to be compiled can look at this meanwhile.
+##@ Try Tandem
+
 .PHONY: plan
 plan: ## Build only tandem, and show the devices of a container on a recorded machine
 	@$(PROGRESS) "build tandem, a minute the first time" \
@@ -307,6 +319,8 @@ NVML := $(if $(filter 1,$(CC_FOUND)),$(BIN)/nvml/libnvidia-ml.so.1)
 demo: plan build $(NVML) ## Show a plan, then place pods on every recorded machine through the real kubelet managers and show the pairs
 	cd test/kubernetes && $(PROGRESS) "build the demo; $(KUBELET)" go build -buildvcs=false -o $(BIN)/demo ./kubelet/demo
 	$(BIN)/demo --bin $(BIN) $(addprefix --nvml=,$(NVML))
+
+##@ Real hardware, kernels and clusters
 
 .PHONY: gpu-check
 gpu-check: build ## Compare tandem-gpu's NVIDIA GPUs on this machine with the kernel's data, also under the kubelet's managers, and record the machine
@@ -390,6 +404,8 @@ $(PLANE)/1.36.3/%: test/vm/kubernetes/go.mod
 $(PLANE)/1.37.1/%: test/vm/kubernetes/go.v1.37.mod
 	cd test/vm/kubernetes && CGO_ENABLED=0 $(PROGRESS) "build $*; $(PLANE_TAKES)" go build -modfile=go.v1.37.mod -buildvcs=false \
 		-ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v1.37.1' -o $@ k8s.io/kubernetes/cmd/$*
+
+##@ Generated code, images and releases
 
 .PHONY: generate
 generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go code of the gRPC protocols (needs protoc 3.21)
