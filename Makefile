@@ -279,7 +279,6 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 	cd test/others && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) ./bench | tee -a $(BIN)/bench.txt
 	cd test/others && $(PROGRESS) "what takes others seconds, once" go test -run '^$$' -bench '$(BENCH)' -benchtime 1x ./bench -slow | tee -a $(BIN)/bench.txt
 	cd test/kubernetes && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) ./dra | tee -a $(BIN)/bench.txt
-	cd test/kubernetes && $(PROGRESS) "what takes plain devices seconds, once" go test -run '^$$' -bench '$(BENCH)' -benchtime 1x ./dra -slow | tee -a $(BIN)/bench.txt
 	@! grep -q '^FAIL' $(BIN)/bench.txt
 	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op OR allocs/op OR p50-sec OR p99-sec OR max-sec OR worst-sec OR optimal)' \
 		$$(ls bench.before.txt 2>/dev/null) bench.txt

@@ -58,24 +58,57 @@ func values(d resourceapi.Device) map[string]string {
 	return text
 }
 
-// The order is that of placement: pairs by NUMA node and switch, VFs round the PFs, index by index.
+// TestOrder: the scheduler takes the first devices that fit. Pairs come first, by NUMA node and switch. GPUs
+// and VFs alone follow in the same order, so that claims for either leave whole pairs; GPUs without a VF of
+// their own precede the others, as VFs without a GPU do; VFs go round the PFs, index by index.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	got := published(pool.Build(load(t, "oci-mi300x-derived", 3), sharing))
-	var want []string
-	gpus := []string{"11", "2f", "46", "5d", "8b", "aa", "c2", "da"}
-	for _, kind := range []string{"pair-", "gpu-"} {
-		for _, bus := range gpus {
-			want = append(want, kind+bus+"-00-0")
+	for _, c := range []struct {
+		machine string
+		vfs     int
+		want    string
+	}{
+		// the first VF of each PF is reserved for the GPU of its switch
+		{"oci-mi300x-derived", 3, `
+			pair-11-00-0 pair-2f-00-0 pair-46-00-0 pair-5d-00-0 pair-8b-00-0 pair-aa-00-0 pair-c2-00-0 pair-da-00-0
+			gpu-11-00-0 gpu-2f-00-0 gpu-46-00-0 gpu-5d-00-0 gpu-8b-00-0 gpu-aa-00-0 gpu-c2-00-0 gpu-da-00-0
+			vf-0c-00-2 vf-2a-00-2 vf-41-00-2 vf-58-00-2 vf-86-00-2 vf-a5-00-2 vf-bd-00-2 vf-d5-00-2
+			vf-0c-00-3 vf-2a-00-3 vf-41-00-3 vf-58-00-3 vf-86-00-3 vf-a5-00-3 vf-bd-00-3 vf-d5-00-3`},
+		// four GPUs and two VFs on a switch
+		{"amd-mi250-16gcd-8nic", 1, `
+			pair-4e-00-0-4b-00-1 pair-51-00-0-4b-00-1 pair-56-00-0-5a-00-1 pair-59-00-0-5a-00-1
+			pair-0e-00-0-0b-00-1 pair-11-00-0-0b-00-1 pair-16-00-0-1a-00-1 pair-19-00-0-1a-00-1
+			pair-cf-00-0-cc-00-1 pair-d2-00-0-cc-00-1 pair-d7-00-0-db-00-1 pair-da-00-0-db-00-1
+			pair-8f-00-0-8c-00-1 pair-92-00-0-8c-00-1 pair-97-00-0-9b-00-1 pair-9a-00-0-9b-00-1
+			gpu-51-00-0 gpu-59-00-0 gpu-11-00-0 gpu-19-00-0 gpu-d2-00-0 gpu-da-00-0 gpu-92-00-0 gpu-9a-00-0
+			gpu-4e-00-0 gpu-56-00-0 gpu-0e-00-0 gpu-16-00-0 gpu-cf-00-0 gpu-d7-00-0 gpu-8f-00-0 gpu-97-00-0
+			vf-4b-00-1 vf-5a-00-1 vf-0b-00-1 vf-1a-00-1 vf-cc-00-1 vf-db-00-1 vf-8c-00-1 vf-9b-00-1`},
+		// four of each, VFs of two PFs
+		{"amd-mi250-16gcd-8nic", 2, `
+			pair-4e-00-0-4b-00-1 pair-51-00-0-4b-00-2 pair-56-00-0-5a-00-1 pair-59-00-0-5a-00-2
+			pair-0e-00-0-0b-00-1 pair-11-00-0-0b-00-2 pair-16-00-0-1a-00-1 pair-19-00-0-1a-00-2
+			pair-cf-00-0-cc-00-1 pair-d2-00-0-cc-00-2 pair-d7-00-0-db-00-1 pair-da-00-0-db-00-2
+			pair-8f-00-0-8c-00-1 pair-92-00-0-8c-00-2 pair-97-00-0-9b-00-1 pair-9a-00-0-9b-00-2
+			gpu-4e-00-0 gpu-51-00-0 gpu-56-00-0 gpu-59-00-0 gpu-0e-00-0 gpu-11-00-0 gpu-16-00-0 gpu-19-00-0
+			gpu-cf-00-0 gpu-d2-00-0 gpu-d7-00-0 gpu-da-00-0 gpu-8f-00-0 gpu-92-00-0 gpu-97-00-0 gpu-9a-00-0
+			vf-4b-00-1 vf-5a-00-1 vf-4b-00-2 vf-5a-00-2 vf-0b-00-1 vf-1a-00-1 vf-0b-00-2 vf-1a-00-2
+			vf-cc-00-1 vf-db-00-1 vf-cc-00-2 vf-db-00-2 vf-8c-00-1 vf-9b-00-1 vf-8c-00-2 vf-9b-00-2`},
+		// the VFs of 30 are on a switch without GPUs
+		{"amd-mi300x-smc-thor2", 1, `
+			pair-05-00-0-06-00-1 pair-27-00-0-23-00-1 pair-47-00-0-43-00-1 pair-65-00-0-66-00-1
+			pair-85-00-0-86-00-1 pair-a7-00-0-a3-00-1 pair-c7-00-0-c3-00-1 pair-e5-00-0-e6-00-1
+			gpu-05-00-0 gpu-27-00-0 gpu-47-00-0 gpu-65-00-0 gpu-85-00-0 gpu-a7-00-0 gpu-c7-00-0 gpu-e5-00-0
+			vf-30-00-2 vf-30-02-2 vf-06-00-1 vf-23-00-1 vf-43-00-1 vf-66-00-1 vf-86-00-1 vf-a3-00-1 vf-c3-00-1
+			vf-e6-00-1`},
+	} {
+		got := published(pool.Build(load(t, c.machine, c.vfs), sharing))
+		if diff := cmp.Diff(strings.Fields(c.want), got); diff != "" {
+			t.Errorf("%s with %d VFs for each PF (-want +got):\n%s", c.machine, c.vfs, diff)
 		}
 	}
-	for _, function := range []string{"2", "3"} { // the first VF of each PF is in its pair
-		for _, bus := range []string{"0c", "2a", "41", "58", "86", "a5", "bd", "d5"} {
-			want = append(want, "vf-"+bus+"-00-"+function)
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	partitions := published(pool.Build(load(t, "amd-mi300x-smc-thor2-cpx-derived", 1), sharing))
+	if slices.Index(partitions, "gpu-05-00-0-p0") < slices.Index(partitions, "gpu-05-00-0-p7") {
+		t.Errorf("the partition with the card's VF precedes others: %v", partitions)
 	}
 }
 
