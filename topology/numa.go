@@ -105,7 +105,7 @@ func readNodes(sys fs.FS) ([]int, error) {
 
 // parseList reads numbers up to most in the kernel's list format, "0-3,8"
 // (Documentation/admin-guide/cputopology.rst), each once and in ascending order, and reports whether the
-// format is correct. The time is linear in the text, whatever its ranges.
+// format is correct. The time is that of sorting the ranges, and of the numbers in them.
 func parseList(s string, most int) (list []int, ok bool) {
 	begun := map[int]int{} // by number: ranges that begin there, less those that have ended before
 	for part := range strings.SplitSeq(s, ",") {
@@ -121,9 +121,14 @@ func parseList(s string, most int) (list []int, ok bool) {
 		begun[low]++
 		begun[high+1]--
 	}
-	for n, ranges := 0, 0; n <= most; n++ {
-		ranges += begun[n]
-		if ranges > 0 {
+	bounds := slices.Sorted(maps.Keys(begun))
+	ranges := 0
+	for i, bound := range bounds {
+		ranges += begun[bound]
+		if ranges == 0 {
+			continue
+		}
+		for n := bound; n < bounds[i+1]; n++ { // behind the last bound no range goes on
 			list = append(list, n)
 		}
 	}
