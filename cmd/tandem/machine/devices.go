@@ -141,7 +141,9 @@ func (n *Node) readPools(file string) ([]pools.Pool, []string, error) {
 }
 
 func (n *Node) newFinder() pools.Finder {
-	finder := pools.Finder{Sys: n.Sys, Prefix: "intel.com"}
+	finder := pools.Finder{
+		Sys: n.Sys, Prefix: "intel.com", Tree: func() (*topology.Tree, error) { return n.sysfs, nil },
+	}
 	if n.from.IsLive() {
 		askKernel(&finder, n.from.SysfsRoot)
 	}

@@ -44,7 +44,8 @@ type Node struct {
 	Kubelet model.Kubelet
 	Stock   bool // the stock plugin offers the VFs: a pool has hints unless excludeTopology is true
 
-	from *Source
+	from  *Source
+	sysfs *topology.Tree // without the places of a topology file
 }
 
 // advised are the settings that the documents advise.
@@ -66,17 +67,17 @@ func Read(s *Source) (*Node, error) {
 
 // ReadFS reads the machine of a sysfs, which the source describes.
 func ReadFS(sys fs.FS, s *Source) (*Node, error) {
-	tree, err := topology.Read(sys)
+	read, err := topology.Read(sys)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.Name(), err)
 	}
-	tree, err = PlaceFunctions(tree, s.TopologyFile)
+	tree, err := PlaceFunctions(read, s.TopologyFile)
 	if err != nil {
 		return nil, err
 	}
 	n := &Node{
 		Sys: sys, Tree: tree, Parts: map[topology.Address][]gpu.Device{}, vram: map[topology.Address]uint64{},
-		mixed: map[string][]gpu.Device{}, Kubelet: advised, from: s,
+		mixed: map[string][]gpu.Device{}, Kubelet: advised, from: s, sysfs: read,
 	}
 	var managers []string
 	for d := range tree.Devices() {
