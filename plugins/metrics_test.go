@@ -4,11 +4,7 @@ package plugins_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,21 +12,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
-
-// page is what a daemon answers.
-func page(t *testing.T, address, path string) (int, string) {
-	t.Helper()
-	answer, err := http.Get("http://" + address + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(body)
-}
 
 // until asks again and again until what is wanted holds: the other side of a socket has no event for us.
 func until(t *testing.T, what string, holds func() bool) {
@@ -44,34 +25,12 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-var served = regexp.MustCompile(`msg="serving metrics and probes" address=(\S+)`)
-
-// addresses are where the daemons serve, as their logs say.
-func (n *node) addresses(t *testing.T) []string {
-	t.Helper()
-	var all []string
-	for _, daemon := range n.daemons {
-		until(t, filepath.Base(daemon.Path)+" serves metrics", func() bool {
-			log, err := os.ReadFile(filepath.Join(n.logs, filepath.Base(daemon.Path)+".log"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			found := served.FindSubmatch(log)
-			if found != nil {
-				all = append(all, string(found[1]))
-			}
-			return found != nil
-		})
-	}
-	return all
-}
-
-// scrape is what several daemons count, together.
-func scrape(t *testing.T, addresses ...string) map[string]float64 {
+// scrape is what the daemons count, together.
+func (n *node) scrape(t *testing.T) map[string]float64 {
 	t.Helper()
 	sum := map[string]float64{}
-	for _, address := range addresses {
-		_, text := page(t, address, "/metrics")
+	for _, daemon := range n.daemons {
+		_, text := daemon.Get(t, "/metrics")
 		for line := range strings.Lines(text) {
 			series, value, found := strings.Cut(strings.TrimSpace(line), " ")
 			if !found || !strings.HasPrefix(series, "tandem_") {
@@ -91,9 +50,8 @@ func scrape(t *testing.T, addresses ...string) map[string]float64 {
 func TestDaemonsAreWatched(t *testing.T) {
 	t.Attr("parity", "all/metrics-endpoint")
 	n := newPair(t, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
-	all := n.addresses(t)
 	until(t, "both plugins are connected", func() bool {
-		now := scrape(t, all...)
+		now := n.scrape(t)
 		return now[`tandem_resource_connected{resource="`+gpus+`"}`] == 1 &&
 			now[`tandem_resource_connected{resource="`+vfs+`"}`] == 1
 	})
@@ -101,8 +59,8 @@ func TestDaemonsAreWatched(t *testing.T) {
 	for round := range pods {
 		n.admit(t, round)
 	}
-	scrape(t, all...) // the outcomes of a resource are there from the second time on
-	got := scrape(t, all...)
+	n.scrape(t) // the outcomes of a resource are there from the second time on
+	got := n.scrape(t)
 	if late := got[`tandem_answers_alone_total{call="prefer"}`] +
 		got[`tandem_answers_alone_total{call="allocate"}`] +
 		got[`tandem_questions_total{source="inference"}`]; late > 0 {
@@ -140,27 +98,27 @@ func TestDaemonsAreWatched(t *testing.T) {
 			t.Errorf("%s is %v (%v), want %v", series, value, ok, want)
 		}
 	}
-	n.probe(t, all, "/healthz", http.StatusOK)
-	n.probe(t, all, "/readyz", http.StatusOK)
+	n.probe(t, "/healthz", http.StatusOK)
+	n.probe(t, "/readyz", http.StatusOK)
 	n.kubelet.Stop()
 	for _, plugin := range n.plugins {
 		plugin.Close()
 	}
-	n.probe(t, all, "/readyz", http.StatusServiceUnavailable)
-	n.probe(t, all, "/healthz", http.StatusOK) // a kubelet that is away is no reason to start anew
+	n.probe(t, "/readyz", http.StatusServiceUnavailable)
+	n.probe(t, "/healthz", http.StatusOK) // a kubelet that is away is no reason to start anew
 	n.kubelet = kubelettest.Start(t, n.dir)
-	n.probe(t, all, "/readyz", http.StatusOK)
-	if got := scrape(t, all...)[fmt.Sprintf("tandem_kubelet_registrations_total{resource=%q}", vfs)]; got < 2 {
+	n.probe(t, "/readyz", http.StatusOK)
+	if got := n.scrape(t)[fmt.Sprintf("tandem_kubelet_registrations_total{resource=%q}", vfs)]; got < 2 {
 		t.Errorf("%v registrations after the kubelet's restart", got)
 	}
 }
 
 // probe waits until all daemons answer a path with a code.
-func (n *node) probe(t *testing.T, addresses []string, path string, code int) {
+func (n *node) probe(t *testing.T, path string, code int) {
 	t.Helper()
-	for _, address := range addresses {
+	for _, daemon := range n.daemons {
 		until(t, fmt.Sprintf("%s answers %d", path, code), func() bool {
-			got, _ := page(t, address, path)
+			got, _ := daemon.Get(t, path)
 			return got == code
 		})
 	}
@@ -174,17 +132,15 @@ func TestReadyOnceTheKubeletKnows(t *testing.T) {
 	n.kubelet.Stop()
 	n.start(t, "tandem-gpu")
 	n.start(t, "tandem-rdma")
-	all := n.addresses(t)
-	waiting := func(i int) bool {
-		code, text := page(t, all[i], "/readyz")
-		if code != http.StatusServiceUnavailable {
-			t.Fatalf("%s: ready with %d %q while there is no kubelet", n.daemons[i].Path, code, text)
-		}
-		return strings.Contains(text, "is not registered with the kubelet")
-	}
-	for i := range all {
-		until(t, "the devices are known", func() bool { return waiting(i) })
+	for _, daemon := range n.daemons {
+		until(t, "the devices are known", func() bool {
+			code, text := daemon.Get(t, "/readyz")
+			if code != http.StatusServiceUnavailable {
+				t.Fatalf("%s: ready with %d %q while there is no kubelet", daemon.Path, code, text)
+			}
+			return strings.Contains(text, "is not registered with the kubelet")
+		})
 	}
 	n.kubelet = kubelettest.Start(t, n.dir)
-	n.probe(t, all, "/readyz", http.StatusOK)
+	n.probe(t, "/readyz", http.StatusOK)
 }

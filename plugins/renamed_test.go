@@ -4,13 +4,12 @@ package plugins_test
 
 import (
 	"os"
-	"path/filepath"
+	"syscall"
 	"testing"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // TestRenamedOnADrainedNode: after a rename no source tells that the pods have ended, and no pod comes that
@@ -19,26 +18,26 @@ func TestRenamedOnADrainedNode(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 1)
 	n.flags = append(n.flags, "--intent=podresources")
 	const renamed = "nvidia.com/renamed"
-	runBoth := func() (stop func()) {
+	runBoth := func() {
 		t.Helper()
-		var stops []func()
+		n.daemons = nil
 		for _, name := range []string{"tandem-gpu", "tandem-rdma"} {
-			_, stop := n.run(t, filepath.Join(programs.Build(t, name), name))
-			stops = append(stops, stop)
+			n.start(t, name)
 			n.await(t)
 		}
-		return func() {
-			for _, stop := range stops {
-				stop()
-			}
+	}
+	stopBoth := func() {
+		t.Helper()
+		for _, daemon := range n.daemons {
+			daemon.Stop(t, syscall.SIGINT)
 		}
 	}
-	stop := runBoth()
+	runBoth()
 	n.admit(t, 0)
 	held := n.pods.last.GetContainers()[0].GetDevices()[1].GetDeviceIds()[0]
-	stop()
+	stopBoth()
 	n.configure(t, "renamed")
-	stop = runBoth()
+	runBoth()
 	if n.health[renamed][held] != v1beta1.Unhealthy {
 		t.Errorf("%s is %s although nobody has told of the pod's end", held, n.health[renamed][held])
 	}
@@ -47,9 +46,8 @@ func TestRenamedOnADrainedNode(t *testing.T) {
 	}
 	n.pods.begin("none")
 	n.record(t, "none") // the kubelet has started
-	stop()
-	stop = runBoth()
-	defer stop()
+	stopBoth()
+	runBoth()
 	if n.health[renamed][held] != v1beta1.Healthy {
 		t.Errorf("%s of a drained node is %s", held, n.health[renamed][held])
 	}

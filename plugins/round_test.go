@@ -7,12 +7,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,12 +43,11 @@ type node struct {
 	dir     string   // the kubelet's
 	runDir  string   // of both daemons
 	flags   []string // of both daemons
-	logs    string   // folder of what the daemons say
 	kubelet *kubelettest.Kubelet
 	plugins map[string]*kubelettest.Plugin
 	ids     map[string][]string
 	health  map[string]map[string]string // of the first list, by resource and ID
-	daemons []*exec.Cmd
+	daemons []*programs.Process
 	pods    pods
 }
 
@@ -104,7 +103,7 @@ func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 		t.Fatal(err)
 	}
 	n := &node{
-		root: root, dir: dir, runDir: inMemory(t, "run"),
+		root: root, dir: dir, runDir: inMemory(t),
 		plugins: map[string]*kubelettest.Plugin{}, ids: map[string][]string{},
 		health: map[string]map[string]string{},
 	}
@@ -112,7 +111,6 @@ func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 		"--sysfs-root=" + filepath.Join(root, "sys"), "--dev-root=" + filepath.Join(root, "dev"),
 		"--kubelet-dir=" + dir, "--run-dir=" + n.runDir,
 	}
-	n.logs = inMemory(t, "logs")
 	n.configure(t, "rdma")
 	n.pods.begin("none")
 	standin.Serve(t, dir, standin.Server{Pods: n.pods.list})
@@ -129,15 +127,14 @@ func (n *node) configure(t testing.TB, name string) {
 	}
 }
 
-// inMemory makes a folder in memory, where this computer has a place for it: as /run is, and a pod's log,
-// which is a pipe.
-func inMemory(t testing.TB, name string) string {
+// inMemory makes a folder in memory, where this computer has a place for it: as /run is.
+func inMemory(t testing.TB) string {
 	t.Helper()
 	memory := "/dev/shm"
 	if _, err := os.Stat(memory); err != nil {
 		memory = ""
 	}
-	dir, err := os.MkdirTemp(memory, name)
+	dir, err := os.MkdirTemp(memory, "run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +147,10 @@ func newPair(t testing.TB, more ...string) *node {
 	t.Helper()
 	n := newNode(t, "oci-mi300x-derived", 4)
 	n.flags = append(n.flags, more...)
-	n.start(t, "tandem-gpu")
-	n.start(t, "tandem-rdma")
+	for _, name := range []string{"tandem-gpu", "tandem-rdma"} {
+		daemon := n.start(t, name)
+		t.Cleanup(func() { daemon.Stop(t, syscall.SIGINT) })
+	}
 	for range 2 {
 		n.await(t)
 	}
@@ -170,37 +169,17 @@ func (n *node) await(t testing.TB) {
 	}
 }
 
-// start starts one daemon, which logs to a file, for the time of a test.
-func (n *node) start(t testing.TB, name string) {
+// start starts a daemon, for the time of a test.
+func (n *node) start(t testing.TB, name string) *programs.Process {
 	t.Helper()
-	daemon, stop := n.run(t, filepath.Join(programs.Build(t, name), name))
-	n.daemons = append(n.daemons, daemon)
-	t.Cleanup(stop)
-}
-
-// run starts a daemon.
-func (n *node) run(t testing.TB, binary string) (daemon *exec.Cmd, stop func()) {
-	t.Helper()
-	log, err := os.Create(filepath.Join(n.logs, filepath.Base(binary)+".log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	daemon = exec.Command(binary, n.flags...)
-	if filepath.Base(binary) == "tandem-rdma" {
-		daemon.Args = append(daemon.Args, "--config-file="+filepath.Join(n.root, "config.json"),
+	flags := slices.Clone(n.flags)
+	if name == "tandem-rdma" {
+		flags = append(flags, "--config-file="+filepath.Join(n.root, "config.json"),
 			"--resource-prefix=nvidia.com", "--devinfo-dir="+filepath.Join(n.root, "devinfo"))
 	}
-	daemon.Stderr = log
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return daemon, func() {
-		_ = daemon.Process.Signal(os.Interrupt)
-		if err := daemon.Wait(); err != nil {
-			t.Errorf("%s: %v", filepath.Base(binary), err)
-		}
-		log.Close()
-	}
+	daemon := programs.Start(t, programs.Command(t, name, flags...))
+	n.daemons = append(n.daemons, daemon)
+	return daemon
 }
 
 // admit gives a new pod a pair, in either order, and returns how long the two questions took.
@@ -251,26 +230,13 @@ func (n *node) measure(t testing.TB) []process {
 	t.Helper()
 	var all []process
 	for _, daemon := range n.daemons {
-		proc := fmt.Sprint("/proc/", daemon.Process.Pid)
-		descriptors, err := os.ReadDir(proc + "/fd")
+		descriptors, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", daemon.Process.Pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		status, err := os.ReadFile(proc + "/status")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := process{descriptors: len(descriptors)}
-		for line := range strings.Lines(string(status)) {
-			fields := strings.Fields(line)
-			switch {
-			case strings.HasPrefix(line, "Threads:"):
-				p.threads, _ = strconv.Atoi(fields[1])
-			case strings.HasPrefix(line, "VmRSS:"):
-				p.resident, _ = strconv.Atoi(fields[1])
-			}
-		}
-		all = append(all, p)
+		all = append(all, process{
+			descriptors: len(descriptors), threads: daemon.Status(t, "Threads"), resident: daemon.Status(t, "VmRSS"),
+		})
 	}
 	return all
 }
@@ -383,12 +349,12 @@ func BenchmarkStart(b *testing.B) {
 	} {
 		b.Run("daemon="+c.daemon, func(b *testing.B) {
 			n := newNode(b, c.machine, c.vfsPerPF)
-			binary := filepath.Join(programs.Build(b, c.daemon), c.daemon)
+			programs.Build(b, c.daemon)
 			for b.Loop() {
-				_, stop := n.run(b, binary)
+				daemon := n.start(b, c.daemon)
 				n.await(b)
 				b.StopTimer()
-				stop()
+				daemon.Stop(b, syscall.SIGINT)
 				if got := len(n.ids[c.resource]); got != c.devices {
 					b.Fatalf("%d devices, want %d", got, c.devices)
 				}
@@ -408,7 +374,6 @@ func BenchmarkVanished(b *testing.B) {
 	if err != nil || len(pfs) != 8 {
 		b.Fatal(pfs, err)
 	}
-	binary := filepath.Join(programs.Build(b, "tandem-rdma"), "tandem-rdma")
 	for _, names := range []int{1, len(pfs)} {
 		b.Run(fmt.Sprint("names=", names), func(b *testing.B) {
 			var list []string
@@ -423,9 +388,9 @@ func BenchmarkVanished(b *testing.B) {
 				[]byte(`{"resourceList": [`+strings.Join(list, ",")+`]}`), 0o600); err != nil {
 				b.Fatal(err)
 			}
-			daemon, stop := n.run(b, binary)
-			defer stop()
-			n.daemons = []*exec.Cmd{daemon}
+			n.daemons = nil
+			daemon := n.start(b, "tandem-rdma")
+			defer daemon.Stop(b, syscall.SIGINT)
 			for range names {
 				n.await(b)
 			}

@@ -3,16 +3,13 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +22,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // asDaemon makes the test binary run the daemon.
@@ -81,87 +79,36 @@ func (n node) args(more ...string) []string {
 	}, more...)
 }
 
-// process is a running tandem-dra.
-type process struct {
-	*exec.Cmd
-	done chan struct{} // closed at its end
-
-	mu  sync.Mutex
-	log bytes.Buffer
-}
-
-// Write collects the log.
-func (p *process) Write(line []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.Write(line)
-}
-
-func (p *process) text() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
-}
-
-func start(t *testing.T, args ...string) *process {
+func start(t *testing.T, args ...string) *programs.Process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
-	p.Args[0] = "tandem-dra"
-	p.Env = append(os.Environ(), asDaemon+"=1", "NODE_NAME=", "POD_UID=")
-	p.Stdout, p.Stderr = p, p
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(p.done)
-		_ = p.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = p.Process.Signal(syscall.SIGTERM)
-		<-p.done
-		if t.Failed() {
-			t.Logf("log:\n%s", p.text())
-		}
-	})
-	return p
+	command := exec.Command(os.Args[0], args...)
+	command.Args[0] = "tandem-dra"
+	command.Env = append(os.Environ(), asDaemon+"=1", "NODE_NAME=", "POD_UID=")
+	return programs.Start(t, command)
 }
 
 // exits waits for the end and checks the last line.
-func (p *process) exits(t *testing.T, code int, parts ...string) {
+func exits(t *testing.T, p *programs.Process, code int, parts ...string) {
 	t.Helper()
-	select {
-	case <-p.done:
-	case <-time.After(kubelettest.Limit):
-		t.Fatal("it does not end")
-	}
-	if got := p.ProcessState.ExitCode(); got != code {
+	if got := p.Exit(t); got != code {
 		t.Errorf("exit code %d, want %d", got, code)
 	}
-	lines := strings.Split(strings.TrimSpace(p.text()), "\n")
 	for _, part := range parts {
-		if last := lines[len(lines)-1]; !strings.Contains(last, part) {
+		if last := p.LastLine(); !strings.Contains(last, part) {
 			t.Errorf("last line %q lacks %q", last, part)
 		}
 	}
 }
 
 // awaitSocket waits for the driver's registration socket.
-func (n node) awaitSocket(t *testing.T, p *process) string {
+func (n node) awaitSocket(t *testing.T, p *programs.Process) (socket string) {
 	t.Helper()
-	socket := filepath.Join(n.kubelet, "plugins_registry", "tandem.dev-reg.sock")
-	for began := time.Now(); ; {
-		if _, err := os.Stat(socket); err == nil {
-			return socket
-		}
-		select {
-		case <-p.done:
-			t.Fatal("it ended")
-		case <-time.After(5 * time.Millisecond):
-		}
-		if time.Since(began) > kubelettest.Limit {
-			t.Fatal("no socket")
-		}
-	}
+	socket = filepath.Join(n.kubelet, "plugins_registry", "tandem.dev-reg.sock")
+	p.Until(t, func() bool {
+		_, err := os.Stat(socket)
+		return err == nil
+	})
+	return socket
 }
 
 func dial(t *testing.T, socket string) *grpc.ClientConn {
@@ -206,30 +153,13 @@ func TestProcess(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	p.exits(t, 0)
+	exits(t, p, 0)
 	told := coordination.SocketPath(filepath.Join(n.kubelet, "run"))
 	for _, name := range []string{socket, info.GetEndpoint(), told} {
 		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left behind: %v", name, err)
 		}
 	}
-}
-
-// isReady returns the answer of /readyz.
-func (p *process) isReady(t *testing.T) (code int, text string) {
-	t.Helper()
-	_, address, _ := strings.Cut(p.text(), `msg="serving metrics and probes" address=`)
-	address, _, _ = strings.Cut(address, "\n")
-	answer, err := http.Get("http://" + address + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	content, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, strings.TrimSpace(string(content))
 }
 
 // TestReady: the daemon is ready once registered with the kubelet. Where the GPUs are another vendor's than
@@ -252,16 +182,16 @@ func TestReady(t *testing.T) {
 				"--driver-root-ctr-path="+t.TempDir(), "--health-probe-bind-address=127.0.0.1:0",
 				"--metrics-bind-address=127.0.0.1:0")...)...)
 			registration := registerapi.NewRegistrationClient(dial(t, n.awaitSocket(t, p)))
-			if code, _ := p.isReady(t); code != http.StatusServiceUnavailable {
+			if code, _ := p.Get(t, "/readyz"); code != http.StatusServiceUnavailable {
 				t.Errorf("before it is known: %d", code)
 			}
 			if _, err := registration.NotifyRegistrationStatus(t.Context(),
 				&registerapi.RegistrationStatus{PluginRegistered: true}); err != nil {
 				t.Fatal(err)
 			}
-			code, text := p.isReady(t)
-			if code != c.code || c.advice != "" && text != c.advice || !strings.Contains(p.text(), c.advice) {
-				t.Errorf("once it is known: %d, %s; the log is\n%s", code, text, p.text())
+			code, text := p.Get(t, "/readyz")
+			if code != c.code || c.advice != "" && strings.TrimSpace(text) != c.advice || !strings.Contains(p.Log(), c.advice) {
+				t.Errorf("once it is known: %d, %s; the log is\n%s", code, text, p.Log())
 			}
 		})
 	}
@@ -324,7 +254,7 @@ func TestBadInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			start(t, n.args(c.args...)...).exits(t, c.code, c.want...)
+			exits(t, start(t, n.args(c.args...)...), c.code, c.want...)
 		})
 	}
 }

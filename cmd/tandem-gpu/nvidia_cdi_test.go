@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/nvml"
+	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // TestNodesOfCDI: a container gets the device nodes of the CDI specification. Therefore a GPU is healthy only
@@ -95,12 +96,13 @@ func TestUnderTheOperator(t *testing.T) {
 		}
 	}
 	kubelet := kubelettest.Start(t, n.dir)
-	startProcess(t, setpriv, []string{
-		"VALIDATION=" + validation, "PATH=" + dir + ":" + os.Getenv("PATH"), "PASS_DEVICE_SPECS=true",
+	command := exec.Command(setpriv, args...)
+	command.Env = append(os.Environ(),
+		"VALIDATION="+validation, "PATH="+dir+":"+os.Getenv("PATH"), "PASS_DEVICE_SPECS=true",
 		"FAIL_ON_INIT_ERROR=true", "NVIDIA_MIG_MONITOR_DEVICES=all",
-		"KUBELET_SOCKET=" + filepath.Join(kubelettest.Plugins(n.dir), "kubelet.sock"),
-		"DEVICE_LIST_STRATEGY=volume-mounts", "MIG_STRATEGY=single",
-	}, args...)
+		"KUBELET_SOCKET="+filepath.Join(kubelettest.Plugins(n.dir), "kubelet.sock"),
+		"DEVICE_LIST_STRATEGY=volume-mounts", "MIG_STRATEGY=single")
+	programs.Start(t, command)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	devices := await(t, plugin, "8")
 	answer, err := plugin.Allocate(t.Context(), devices[0].GetID())
@@ -181,7 +183,7 @@ func TestMIGThroughCDI(t *testing.T) {
 	}
 	args := append([]string{"--mount", "sh", "-c", namespace, driver, filepath.Join(dir, "tandem-gpu")},
 		n.tandem("--device-list-strategy=cdi-cri", "--mig-strategy=mixed")...)
-	startProcess(t, "unshare", nil, args...)
+	programs.Start(t, exec.Command("unshare", args...))
 	kubelettest.Await(t, kubelet.Plugins)
 	kubelettest.Await(t, kubelet.Plugins)
 	content, err := os.ReadFile(filepath.Join(n.dir, "cdi/k8s.device-plugin.nvidia.com-gpu.json"))

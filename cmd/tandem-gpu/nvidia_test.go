@@ -73,7 +73,7 @@ func TestNVIDIA(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("devices %v, want %v", got, want)
 	}
-	if kib := p.resident(t); kib > 40<<10 {
+	if kib := p.Status(t, "VmRSS"); kib > 40<<10 {
 		t.Errorf("%d KiB resident, want 40 MiB at most", kib)
 	}
 }
@@ -183,7 +183,7 @@ func TestStockName(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
-	if log := p.text(); !strings.Contains(log, "the running one stays in use") {
+	if log := p.Log(); !strings.Contains(log, "the running one stays in use") {
 		t.Error("the log does not tell of the wrong configuration")
 	}
 	if err := os.Remove(file); err != nil {
@@ -203,7 +203,7 @@ func TestFileForNVIDIA(t *testing.T) {
 	write(t, file, "version: v1")
 	_, p, plugin := n.offers(t, nil, "--config-file="+file)
 	await(t, plugin, "8")
-	if text := p.text(); strings.Count(text, "configuration file ignored") != 1 {
+	if text := p.Log(); strings.Count(text, "configuration file ignored") != 1 {
 		t.Error(text)
 	}
 }

@@ -3,21 +3,13 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -44,109 +36,13 @@ func program(t *testing.T) (folder string) {
 	return folder
 }
 
-// process is a running tandem-gpu.
-type process struct {
-	*exec.Cmd
-	done chan struct{} // closed at its end
-
-	mu  sync.Mutex
-	log bytes.Buffer
-}
-
-// Write collects the log.
-func (p *process) Write(line []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.Write(line)
-}
-
-func (p *process) text() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
-}
-
 // execute starts tandem-gpu under a name, with additional variables, and ends it after the test.
-func execute(t *testing.T, name string, variables []string, args ...string) *process {
+func execute(t *testing.T, name string, variables []string, args ...string) *programs.Process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(filepath.Join(program(t), name), args...), done: make(chan struct{})}
-	p.Args[0] = name
-	p.begin(t, variables)
-	return p
-}
-
-// startProcess is execute for a program that becomes tandem-gpu.
-func startProcess(t *testing.T, program string, variables []string, args ...string) {
-	t.Helper()
-	p := &process{Cmd: exec.Command(program, args...), done: make(chan struct{})}
-	p.begin(t, variables)
-}
-
-func (p *process) begin(t *testing.T, variables []string) {
-	t.Helper()
-	p.Env = append(os.Environ(), variables...)
-	p.Stdout, p.Stderr = p, p
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(p.done)
-		_ = p.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = p.Process.Signal(syscall.SIGTERM)
-		kubelettest.Await(t, ended(p))
-		if t.Failed() {
-			t.Logf("log of %s:\n%s", p.Args[0], p.text())
-		}
-	})
-}
-
-func ended(p *process) <-chan int {
-	code := make(chan int, 1)
-	go func() {
-		<-p.done
-		code <- p.ProcessState.ExitCode()
-	}()
-	return code
-}
-
-// get requests a probe at the address in the process's log.
-func (p *process) get(t *testing.T, path string) (code int, said string) {
-	t.Helper()
-	served := regexp.MustCompile(`msg="serving metrics and probes" address=(\S+)`)
-	for !served.MatchString(p.text()) {
-		select {
-		case <-p.done:
-			t.Fatal("it ended")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	answer, err := http.Get("http://" + served.FindStringSubmatch(p.text())[1] + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(body)
-}
-
-// resident is the process's memory in KiB.
-func (p *process) resident(t *testing.T) int {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
-	kib, err := strconv.Atoi(string(found[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kib
+	command := exec.Command(filepath.Join(program(t), name), args...)
+	command.Args[0] = name
+	command.Env = append(os.Environ(), variables...)
+	return programs.Start(t, command)
 }
 
 // node is a machine in folders: sysfs, the kubelet's folder, a driver.
@@ -189,7 +85,7 @@ func (n *node) tandem(args ...string) []string {
 
 // offers starts a kubelet and tandem-gpu, and returns the first plugin that registers.
 func (n *node) offers(t *testing.T, variables []string, args ...string) (
-	*kubelettest.Kubelet, *process, *kubelettest.Plugin,
+	*kubelettest.Kubelet, *programs.Process, *kubelettest.Plugin,
 ) {
 	t.Helper()
 	kubelet := kubelettest.Start(t, n.dir)
@@ -201,9 +97,8 @@ func (n *node) offers(t *testing.T, variables []string, args ...string) (
 func (n *node) fails(t *testing.T, args ...string) (code int, stdout, last string) {
 	t.Helper()
 	p := execute(t, "tandem-gpu", nil, n.tandem(args...)...)
-	code = kubelettest.Await(t, ended(p))
-	lines := strings.Split(strings.TrimSpace(p.text()), "\n")
-	return code, "", strings.ReplaceAll(lines[len(lines)-1], n.dir, "NODE") + "\n"
+	code = p.Exit(t)
+	return code, "", strings.ReplaceAll(p.LastLine(), n.dir, "NODE") + "\n"
 }
 
 // failsHere is fails in this process, for AMD's GPUs, so that this test judges mutations of their driver.

@@ -13,31 +13,28 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/nvml"
+	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // waits checks that a daemon waits without offering devices, that it passes liveness probes, and that on a
 // machine with GPUs it is not ready, so that a rollout waits. The answer has the reason.
-func waits(t *testing.T, p *process, kubelet *kubelettest.Kubelet, why ...string) {
+func waits(t *testing.T, p *programs.Process, kubelet *kubelettest.Kubelet, why ...string) {
 	t.Helper()
 	const message = "no GPU driver; offering no device until a driver is present"
-	for !strings.Contains(p.text(), message) {
-		select {
-		case <-p.done:
-			t.Fatal("it ended")
-		case <-kubelet.Plugins:
-			t.Fatal("it registered")
-		case <-time.After(10 * time.Millisecond):
-		}
+	p.Until(t, func() bool { return strings.Contains(p.Log(), message) })
+	select {
+	case <-kubelet.Plugins:
+		t.Fatal("it registered")
+	default:
 	}
-	if code, said := p.get(t, "/healthz"); code != http.StatusOK {
+	if code, said := p.Get(t, "/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz: %d, %s", code, said)
 	}
-	code, said := p.get(t, "/readyz")
+	code, said := p.Get(t, "/readyz")
 	if len(why) == 0 && code != http.StatusOK {
 		t.Errorf("a node without GPU is not ready: %s", said)
 	}
@@ -47,7 +44,7 @@ func waits(t *testing.T, p *process, kubelet *kubelettest.Kubelet, why ...string
 		}
 	}
 	t.Cleanup(func() {
-		if n := strings.Count(p.text(), message); n != 1 {
+		if n := strings.Count(p.Log(), message); n != 1 {
 			t.Errorf("it says %d times that nothing is offered", n)
 		}
 	})
@@ -135,8 +132,8 @@ func TestOtherVendor(t *testing.T) {
 			"--health-probe-bind-address=127.0.0.1:0")...)
 	const advice = "the GPUs of this node are AMD's: set gpu.vendor=amd or auto"
 	waits(t, p, kubelet, "gpu.vendor (--vendor) is nvidia", advice)
-	if !strings.Contains(p.text(), advice) {
-		t.Errorf("the log lacks the reason:\n%s", p.text())
+	if !strings.Contains(p.Log(), advice) {
+		t.Errorf("the log lacks the reason:\n%s", p.Log())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -41,7 +42,7 @@ func TestMetricsExporter(t *testing.T) {
 	server := grpc.NewServer(grpc.UnknownServiceHandler(answerOneUnhealthy))
 	go func() { _ = server.Serve(listener) }()
 	defer server.Stop()
-	kubelet, cmd, stderr := n.start(t, "--amd-exporter-socket="+socket)
+	kubelet, daemon := n.start(t, "--amd-exporter-socket="+socket)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	list := kubelettest.Await(t, plugin.Lists)
 	for _, d := range list {
@@ -49,9 +50,9 @@ func TestMetricsExporter(t *testing.T) {
 			t.Errorf("%s is %s", d.GetID(), d.GetHealth())
 		}
 	}
-	end(t, cmd)
+	daemon.Stop(t, syscall.SIGTERM)
 	if len(list) != 8 {
-		t.Errorf("%d devices:\n%s", len(list), stderr)
+		t.Errorf("%d devices:\n%s", len(list), daemon.Log())
 	}
 }
 
@@ -66,15 +67,15 @@ func TestPortsOfAFunction(t *testing.T) {
 	port(s, "0000:82:00.0", "ens2", "0")
 	n := nodeOf(t, s.FS())
 	n.write(t, "config.json", pool(`"pfNames": ["ens1f0", "ens2"]`))
-	kubelet, cmd, log := n.start(t)
+	kubelet, daemon := n.start(t)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	healthy := healthyOf(kubelettest.Await(t, plugin.Lists))
 	for slices.Contains(healthy, "0000:82:00.1") {
 		healthy = healthyOf(kubelettest.Await(t, plugin.Lists))
 	}
-	end(t, cmd)
+	daemon.Stop(t, syscall.SIGTERM)
 	if want := []string{"0000:81:00.1", "0000:81:00.2"}; !slices.Equal(healthy, want) {
-		t.Errorf("healthy are %v of both; want %v:\n%s", healthy, want, log)
+		t.Errorf("healthy are %v of both; want %v:\n%s", healthy, want, daemon.Log())
 	}
 }
 

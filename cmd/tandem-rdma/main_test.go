@@ -3,11 +3,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"context"
-	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -23,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // Variables with which the test binary runs the daemon, with and without inotify.
@@ -68,14 +64,9 @@ func nodeOf(t *testing.T, sys fs.FS) node {
 }
 
 // start starts a kubelet and the daemon.
-func (n node) start(t *testing.T, extra ...string) (*kubelettest.Kubelet, *exec.Cmd, *bytes.Buffer) {
+func (n node) start(t *testing.T, extra ...string) (*kubelettest.Kubelet, *programs.Process) {
 	t.Helper()
-	kubelet := kubelettest.Start(t, n.kubelet)
-	cmd, stderr := n.daemon(t.Context(), extra...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return kubelet, cmd, stderr
+	return kubelettest.Start(t, n.kubelet), programs.Start(t, n.daemon(extra...))
 }
 
 func (n node) path(name string) string { return filepath.Join(n.root, name) }
@@ -109,18 +100,16 @@ func pool(selectors string) string {
 	return `{"resourceList": [{"resourceName": "vf", "selectors": {` + selectors + `}}]}`
 }
 
-// daemon is the command on this node, with its standard error.
-func (n node) daemon(ctx context.Context, extra ...string) (*exec.Cmd, *bytes.Buffer) {
+// daemon is the command on this node.
+func (n node) daemon(extra ...string) *exec.Cmd {
 	args := append([]string{
 		"--sysfs-root=" + n.path("sys"), "--dev-root=" + n.path("dev"), "--kubelet-dir=" + n.kubelet,
 		"--run-dir=" + filepath.Join(n.kubelet, "run"), "--devinfo-dir=" + n.path("devinfo"),
 		"--config-file=" + n.path("config.json"), "--resource-prefix=nvidia.com", "--cdi-dirs=" + n.path("cdi"),
 	}, extra...)
-	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asDaemon+"=1")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	return cmd, &stderr
+	return cmd
 }
 
 func healthyOf(devices []*v1beta1.Device) (ids []string) {
@@ -133,17 +122,6 @@ func healthyOf(devices []*v1beta1.Device) (ids []string) {
 	return ids
 }
 
-// end ends the daemon.
-func end(t *testing.T, cmd *exec.Cmd) {
-	t.Helper()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v\n%s", err, cmd.Stderr)
-	}
-}
-
 func TestDaemon(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 1)
 	n.write(t, "config.json", `{"resourceList": [
@@ -151,7 +129,7 @@ func TestDaemon(t *testing.T) {
 		{"resourceName": "nothing", "selectors": {"vendors": ["ffff"]}}]}`)
 	n.write(t, "cdi/other.yaml", "")
 	n.write(t, "cdi/sriov-dp-nvidia.com-net-pci-rdma.yaml", "") // from when the daemon used CDI
-	kubelet, cmd, stderr := n.start(t)
+	kubelet, daemon := n.start(t)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	if list := kubelettest.Await(t, plugin.Lists); len(list) != 8 {
 		t.Errorf("%d devices; want 8", len(list))
@@ -167,13 +145,13 @@ func TestDaemon(t *testing.T) {
 	if specs := n.files(t, "cdi"); !slices.Equal(specs, []string{"other.yaml"}) {
 		t.Errorf("without CDI the specs are %v", specs)
 	}
-	end(t, cmd)
+	daemon.Stop(t, syscall.SIGTERM)
 	for _, line := range []string{
 		`msg="resource has no device and is not offered until a device appears" resource=nvidia.com/nothing`,
 		`msg=allocated resource=nvidia.com/rdma devices=[0000:0c:00.1]`,
 	} {
-		if strings.Count(stderr.String(), line) != 1 {
-			t.Errorf("%q is not logged once:\n%s", line, stderr)
+		if strings.Count(daemon.Log(), line) != 1 {
+			t.Errorf("%q is not logged once:\n%s", line, daemon.Log())
 		}
 	}
 	if _, err := os.Stat(n.path("devinfo/nvidia.com-rdma-0000:0c:00.1-device.json")); err != nil {
@@ -186,19 +164,14 @@ func TestDaemon(t *testing.T) {
 func TestWithoutInotify(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 1)
 	n.write(t, "config.json", `{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"]}}]}`)
-	cmd, stderr := n.daemon(t.Context())
+	cmd := n.daemon()
 	cmd.Env = append(cmd.Env, noInotify+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{ // of a user namespace of its own the limit can be set
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 	}
-	switch err := cmd.Start(); {
-	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOSPC):
-		t.Skipf("this kernel gives no user namespace: %v", err)
-	case err != nil:
-		t.Fatal(err)
-	}
+	daemon := programs.Start(t, cmd)
 	kubelet := kubelettest.Start(t, n.kubelet)
 	first := kubelettest.Await(t, kubelet.Plugins)
 	kubelet.Recreate()
@@ -206,9 +179,9 @@ func TestWithoutInotify(t *testing.T) {
 	if list := kubelettest.Await(t, second.Lists); len(list) != 8 || first.Socket == second.Socket {
 		t.Errorf("%d devices at %s, after %s", len(list), second.Socket, first.Socket)
 	}
-	end(t, cmd)
-	if strings.Count(stderr.String(), "inotify not available; polling") != 1 {
-		t.Errorf("log:\n%s", stderr)
+	daemon.Stop(t, syscall.SIGTERM)
+	if strings.Count(daemon.Log(), "inotify not available; polling") != 1 {
+		t.Errorf("log:\n%s", daemon.Log())
 	}
 }
 
@@ -219,9 +192,9 @@ func TestDaemonCannotStart(t *testing.T) {
 	n := nodeOf(t, functions.New().FS())
 	golden.Script{
 		Run: func(args []string) (code int, stdout, stderr string) {
-			cmd, problems := n.daemon(t.Context(), args[1:]...)
-			_ = cmd.Run() // ends with an exit code
-			return cmd.ProcessState.ExitCode(), "", problems.String()
+			daemon := programs.Start(t, n.daemon(args[1:]...))
+			code = daemon.Exit(t)
+			return code, "", daemon.Log()
 		},
 	}.Check(t, "testdata/errors.txt")
 }
@@ -230,12 +203,11 @@ func TestDaemonCannotStart(t *testing.T) {
 func TestNoCDIDirs(t *testing.T) {
 	n := nodeOf(t, functions.New().FS())
 	n.write(t, "config.json", pool(`"isRdma": true`))
-	ctx, cancel := context.WithTimeout(t.Context(), kubelettest.Limit)
-	defer cancel()
-	cmd, stderr := n.daemon(ctx)
+	cmd := n.daemon()
 	cmd.Args[len(cmd.Args)-1] = "--cdi-dirs="
-	if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), "--cdi-dirs is empty") {
-		t.Errorf("it ends with %v:\n%s", err, stderr)
+	daemon := programs.Start(t, cmd)
+	if code := daemon.Exit(t); code == 0 || !strings.Contains(daemon.Log(), "--cdi-dirs is empty") {
+		t.Errorf("exit code %d:\n%s", code, daemon.Log())
 	}
 }
 
@@ -258,10 +230,9 @@ func TestCommandLines(t *testing.T) {
 		{[]string{"--resource-prefix", "", "--config-file=", "--sysfs-root=/nope"},
 			"config.config-file=/etc/pcidp/config.json config.resource-prefix=intel.com"},
 	} {
-		cmd, stderr := n.daemon(t.Context(), c.args...)
-		err := cmd.Run()
-		if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), c.want) {
-			t.Errorf("%q: ended with %v; want exit code 1 and %q in\n%s", c.args, err, c.want, stderr)
+		daemon := programs.Start(t, n.daemon(c.args...))
+		if code := daemon.Exit(t); code != 1 || !strings.Contains(daemon.Log(), c.want) {
+			t.Errorf("%q: exit code %d; want 1 and %q in\n%s", c.args, code, c.want, daemon.Log())
 		}
 	}
 }
@@ -273,17 +244,13 @@ func TestSurgeWithCDI(t *testing.T) {
 	n.write(t, "config.json",
 		`{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
 	kubelet := kubelettest.Start(t, n.kubelet)
-	var instances []*exec.Cmd
+	var instances []*programs.Process
 	for range 2 {
-		cmd, _ := n.daemon(t.Context(), "--use-cdi")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		instances = append(instances, programs.Start(t, n.daemon("--use-cdi")))
 		kubelettest.Await(t, kubelettest.Await(t, kubelet.Plugins).Lists)
-		instances = append(instances, cmd)
 	}
-	for _, cmd := range instances {
-		end(t, cmd)
+	for _, daemon := range instances {
+		daemon.Stop(t, syscall.SIGTERM)
 		if specs := n.files(t, "cdi"); len(specs) != 1 || specs[0] != "sriov-dp-nvidia.com-net-pci-rdma.yaml" {
 			t.Errorf("CDI specs %v", specs)
 		}
@@ -300,7 +267,7 @@ func TestSignals(t *testing.T) {
 		`{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP} {
 		n.write(t, "cdi/sriov-dp-old.yaml", "")
-		kubelet, cmd, stderr := n.start(t, "--use-cdi")
+		kubelet, daemon := n.start(t, "--use-cdi")
 		plugin := kubelettest.Await(t, kubelet.Plugins)
 		if name := filepath.Base(plugin.Socket); !strings.HasPrefix(name, "nvidia.com_rdma") ||
 			!strings.HasSuffix(name, ".sock") {
@@ -311,12 +278,7 @@ func TestSignals(t *testing.T) {
 		if len(specs) != 1 || specs[0] != "sriov-dp-nvidia.com-net-pci-rdma.yaml" {
 			t.Errorf("CDI specs %v", specs)
 		}
-		if err := cmd.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("after %s: %v\n%s", signal, err, stderr)
-		}
+		daemon.Stop(t, signal)
 		if left := n.files(t, "cdi"); !slices.Equal(left, specs) {
 			t.Errorf("%s left CDI specs %v", signal, left)
 		}
@@ -345,17 +307,8 @@ func TestMachineChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubelet := kubelettest.Start(t, n.kubelet)
-	cmd, _ := n.daemon(t.Context())
-	cmd.Stderr = nil
-	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	awaitLine(t, log, "joined coordination")
+	kubelet, daemon := n.start(t)
+	daemon.Until(t, func() bool { return strings.Contains(daemon.Log(), "joined coordination") })
 	select {
 	case <-kubelet.Plugins:
 		t.Fatal("a resource without a device was registered")
@@ -374,18 +327,5 @@ func TestMachineChanges(t *testing.T) {
 	if list := kubelettest.Await(t, plugin.Lists); len(list) != 1 || list[0].GetHealth() != v1beta1.Unhealthy {
 		t.Errorf("second list %v", list)
 	}
-	end(t, cmd)
-}
-
-// awaitLine reads a log up to a line, and the rest in the background.
-func awaitLine(t *testing.T, log io.Reader, part string) {
-	t.Helper()
-	lines := bufio.NewScanner(log)
-	for lines.Scan() {
-		if strings.Contains(lines.Text(), part) {
-			go func() { _, _ = io.Copy(io.Discard, log) }()
-			return
-		}
-	}
-	t.Fatalf("%q is not logged: %v", part, lines.Err())
+	daemon.Stop(t, syscall.SIGTERM)
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -53,11 +52,7 @@ func TestHintsAtTheKubelet(t *testing.T) {
 	if err := published.WriteCheckpoint(n.kubelet, published.Give("first", "main", name, held)); err != nil {
 		t.Fatal(err)
 	}
-	kubelet, cmd, stderr := n.start(t)
-	t.Cleanup(func() {
-		_ = cmd.Wait() // the context of the test has ended
-		t.Log(stderr)
-	})
+	kubelet, _ := n.start(t)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	if list := kubelettest.Await(t, plugin.Lists); !hinted(list) {
 		t.Error("hints are withdrawn before the GPUs are known")
@@ -180,17 +175,8 @@ func TestHeldUnderAnotherName(t *testing.T) {
 // startPool runs the daemon until the test ends, and returns a resource that serves the coordination.
 func (n node) startPool(t *testing.T, resource string) *kubelettest.Plugin {
 	t.Helper()
-	kubelet := kubelettest.Start(t, n.kubelet)
-	cmd, stderr := n.daemon(context.WithoutCancel(t.Context()))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, stderr)
-		}
-	})
+	kubelet, daemon := n.start(t)
+	t.Cleanup(func() { daemon.Stop(t, syscall.SIGTERM) })
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	for plugin.Request.GetResourceName() != resource {
 		plugin = kubelettest.Await(t, kubelet.Plugins)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,7 +31,7 @@ func TestSharedDaemon(t *testing.T) {
 	n.write(t, "cdi/sriov-dp-other.yaml", "") // of a plugin next to this one
 	n.write(t, "cdi/nvidia.com_gpu.yaml", "kind: nvidia.com/gpu\n")
 	n.write(t, "cdi/nvidia.com_before.yaml", "kind: nvidia.com/net-rdma\n")
-	kubelet, cmd, stderr := n.start(t, "-use-cdi", "-config-file="+n.path("config.json"))
+	kubelet, daemon := n.start(t, "-use-cdi", "-config-file="+n.path("config.json"))
 	counts, plugins := map[string]int{}, map[string]*kubelettest.Plugin{}
 	for range 2 {
 		plugin := kubelettest.Await(t, kubelet.Plugins)
@@ -61,9 +62,9 @@ func TestSharedDaemon(t *testing.T) {
 	if diff := cmp.Diff(specs, n.files(t, "cdi")); diff != "" {
 		t.Error(diff)
 	}
-	end(t, cmd)
-	if strings.Contains(stderr.String(), "note on the configuration") {
-		t.Errorf("log:\n%s", stderr)
+	daemon.Stop(t, syscall.SIGTERM)
+	if strings.Contains(daemon.Log(), "note on the configuration") {
+		t.Errorf("log:\n%s", daemon.Log())
 	}
 	if diff := cmp.Diff(specs, n.files(t, "cdi")); diff != "" { // restarting containers need them
 		t.Error(diff)

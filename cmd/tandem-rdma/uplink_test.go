@@ -16,6 +16,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
+	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // Variables with which the test binary enters a node: the netdev of its default route, and the sysfs that
@@ -37,16 +38,14 @@ func TestUplinkIsNotOffered(t *testing.T) {
 	n := nodeOf(t, s.FS())
 	n.write(t, "config.json", pool(`"isRdma": true`))
 	kubelet := kubelettest.Start(t, n.kubelet)
-	cmd, log := n.daemon(t.Context(), "--sysfs-root=/sys")
+	cmd := n.daemon("--sysfs-root=/sys")
 	cmd.SysProcAttr = namespaces()
 	cmd.Env = append(cmd.Env, defaultRoute+"=vlan7", nodeSysfs+"="+n.path("sys"))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	daemon := programs.Start(t, cmd)
 	healthy := healthyOf(kubelettest.Await(t, kubelettest.Await(t, kubelet.Plugins).Lists))
-	end(t, cmd)
+	daemon.Stop(t, syscall.SIGTERM)
 	if want := []string{"0000:29:00.0"}; !slices.Equal(healthy, want) {
-		t.Errorf("offers %v; want %v:\n%s", healthy, want, log)
+		t.Errorf("offers %v; want %v:\n%s", healthy, want, daemon.Log())
 	}
 }
 

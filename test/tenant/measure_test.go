@@ -3,11 +3,6 @@
 package tenant_test
 
 import (
-	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,41 +14,14 @@ import (
 // cpuTime reads the CPU time that the daemon has used, from its metrics.
 func (d *daemon) cpuTime(t testing.TB) time.Duration {
 	t.Helper()
-	found := regexp.MustCompile(`msg="serving metrics and probes" address=(\S+)`).FindStringSubmatch(d.text())
-	if found == nil {
-		t.Fatalf("the daemon serves no metrics:\n%s", d.text())
-	}
-	answer, err := http.Get("http://" + found[1] + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	metrics, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, value, _ := strings.Cut(string(metrics), "\nprocess_cpu_seconds_total ")
+	_, metrics := d.Get(t, "/metrics")
+	_, value, _ := strings.Cut(metrics, "\nprocess_cpu_seconds_total ")
 	value, _, _ = strings.Cut(value, "\n")
 	seconds, err := strconv.ParseFloat(value, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return time.Duration(seconds * float64(time.Second))
-}
-
-// peak returns the largest memory that the daemon has had, in MiB.
-func (d *daemon) peak(t testing.TB) int {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
-	kib, err := strconv.Atoi(string(found[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kib >> 10
 }
 
 // settle waits until the daemon has ended the work of abandoned questions, or has used much time.

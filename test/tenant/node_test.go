@@ -3,15 +3,11 @@
 package tenant_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/test/kubelettest"
@@ -45,25 +41,7 @@ type node struct {
 }
 
 // daemon is a running program.
-type daemon struct {
-	*exec.Cmd
-
-	mu  sync.Mutex
-	log bytes.Buffer
-}
-
-// Write collects the log.
-func (d *daemon) Write(line []byte) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.log.Write(line)
-}
-
-func (d *daemon) text() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.log.String()
-}
+type daemon struct{ *programs.Process }
 
 // start starts the programs on a machine with one VF for each PF, after a change of its sysfs. The daemons
 // read requests from a source.
@@ -104,21 +82,11 @@ func (n *node) run(t testing.TB, program string) {
 	if program == vfProgram {
 		args = append(args, "--config-file="+n.path("config.json"), "--devinfo-dir="+n.path("devinfo"))
 	}
-	d := &daemon{Cmd: exec.Command(filepath.Join(programs.Build(t, program), program), args...)}
-	d.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	d.Env = append(os.Environ(), manifest(t, program).environment()...)
-	d.Stdout, d.Stderr = d, d
-	if err := d.Start(); err != nil {
-		t.Fatal(err)
-	}
-	n.daemons[program] = d
-	t.Cleanup(func() {
-		_ = d.Process.Kill() // it may be busy for minutes
-		_ = d.Wait()
-		if t.Failed() && testing.Verbose() {
-			t.Logf("%s:\n%s", program, d.text())
-		}
-	})
+	command := programs.Command(t, program, args...)
+	command.Env = append(os.Environ(), manifest(t, program).environment()...)
+	started := programs.Start(t, command)
+	n.daemons[program] = &daemon{started}
+	t.Cleanup(started.Kill) // it may be busy for minutes
 	plugin := kubelettest.Await(t, n.kubelet.Plugins)
 	name := plugin.Request.GetResourceName()
 	n.plugins[name] = plugin

@@ -55,18 +55,15 @@ func TestChartConfigs(t *testing.T) {
 	}
 	api.Set("none-such")
 	const named = apiserver.RDMALabel + ` names the configuration`
-	if !comes(func() bool { return strings.Contains(manager.said(t), named) }) {
-		t.Fatalf("it does not say %q:\n%s", named, manager.said(t))
+	if !comes(func() bool { return strings.Contains(manager.Log(), named) }) {
+		t.Fatalf("it does not say %q:\n%s", named, manager.Log())
 	}
-	select {
-	case <-daemon.ended:
-		t.Errorf("a label without a configuration ends it:\n%s", daemon.said(t))
-	default:
+	if !daemon.Running() {
+		t.Errorf("a label without a configuration ends it:\n%s", daemon.Log())
 	}
 	api.Set("other")
-	<-daemon.ended
-	if code := daemon.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("the signal ends it with exit code %d:\n%s", code, daemon.said(t))
+	if code := daemon.Exit(t); code != 0 {
+		t.Errorf("the signal ends it with exit code %d:\n%s", code, daemon.Log())
 	}
 	start(t, p.process(t, p.spec.Containers[1]), manager)
 	if got := n.registered(t); got != "tandem.dev/other_vf" {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	processes "github.com/tandem-k8s/tandem/test/programs"
 )
 
 // process is what a container runtime starts, as this test does it.
@@ -121,11 +123,7 @@ func (p process) exec() error {
 }
 
 // running is a started container.
-type running struct {
-	*exec.Cmd
-	log   string // file
-	ended chan struct{}
-}
+type running struct{ *processes.Process }
 
 // start starts a process in a process namespace of its own, or in that of another container.
 func start(t *testing.T, p process, beside *running) *running {
@@ -135,60 +133,29 @@ func start(t *testing.T, p process, beside *running) *running {
 	self, err := os.Executable()
 	ready(t, err)
 	cmd := exec.Command(self)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
-	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
 	if beside != nil {
-		cmd = exec.Command("nsenter", "--pid", "--target", strconv.Itoa(beside.Process.Pid), self)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+		cmd = exec.Command("nsenter", "--pid", "--target", strconv.Itoa(beside.Cmd.Process.Pid), self)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+		cmd.WaitDelay = time.Millisecond // nsenter's child ends after it
 	}
 	cmd.Env = []string{asContainer + "=" + string(text), "PATH=" + os.Getenv("PATH")}
-	out, err := os.CreateTemp(t.TempDir(), "log")
-	ready(t, err)
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); errors.Is(err, syscall.EPERM) {
-		t.Skipf("no namespaces can be made here: %v", err)
-	} else {
-		ready(t, err)
-	}
-	r := &running{Cmd: cmd, log: out.Name(), ended: make(chan struct{})}
-	go func() { _ = cmd.Wait(); _ = out.Close(); close(r.ended) }()
-	t.Cleanup(func() {
-		r.stop(t)
-		if t.Failed() {
-			t.Logf("%q:\n%s", p.Command, r.said(t))
-		}
-	})
+	r := &running{processes.Start(t, cmd)}
+	t.Cleanup(func() { r.stop(t) })
 	return r
 }
-
-// grace is how long a container may take to end.
-const grace = 20 * time.Second
 
 // stop ends a container as the kubelet does: its first process has to hear of it, and end with success.
 func (r *running) stop(t *testing.T) {
 	t.Helper()
-	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", r.Process.Pid))
-	program, done := strings.TrimSpace(string(name)), false
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", r.Cmd.Process.Pid))
+	program := strings.TrimSpace(string(name))
 	if program == "nsenter" { // it would not pass a signal on
-		_ = r.Process.Kill()
+		r.Kill()
+		return
 	}
-	_ = r.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-r.ended:
-		done = r.ProcessState.ExitCode() == 0
-	case <-time.After(grace):
-		_ = r.Process.Kill()
-		<-r.ended
+	_ = r.Cmd.Process.Signal(syscall.SIGTERM) // unless it has ended
+	if code := r.Exit(t); code != 0 {
+		t.Errorf("%s: exit code %d", program, code)
 	}
-	if !done && program != "nsenter" {
-		t.Errorf("%s: %v", program, r.ProcessState)
-	}
-}
-
-func (r *running) said(t *testing.T) string {
-	t.Helper()
-	content, err := os.ReadFile(r.log)
-	ready(t, err)
-	return string(content)
 }

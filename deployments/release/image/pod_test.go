@@ -40,9 +40,8 @@ func (p *pod) start(t *testing.T) (all []*running) {
 	}
 	for _, c := range p.spec.InitContainers {
 		r := start(t, p.process(t, c), nil)
-		<-r.ended
-		if code := r.ProcessState.ExitCode(); code != 0 {
-			t.Fatalf("%s: exit code %d\n%s", c.Name, code, r.said(t))
+		if code := r.Exit(t); code != 0 {
+			t.Fatalf("%s: exit code %d\n%s", c.Name, code, r.Log())
 		}
 	}
 	var first *running
@@ -62,8 +61,8 @@ func (p *pod) execute(t *testing.T, command ...string) string {
 	c := p.spec.Containers[0]
 	c.Command, c.Args = command, nil
 	r := start(t, p.process(t, c), nil)
-	<-r.ended
-	return r.said(t)
+	r.Exit(t)
+	return r.Log()
 }
 
 // place is where a volume is.
