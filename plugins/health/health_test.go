@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -424,34 +425,29 @@ func TestLateDriver(t *testing.T) {
 	}
 }
 
-// silent is a machine whose netdevs do not answer until the channel is closed.
-type silent struct {
-	fs.FS
-	answer chan struct{}
-}
-
-func (s silent) Open(name string) (fs.File, error) {
-	if strings.HasSuffix(name, "/carrier") {
-		<-s.answer
-	}
-	return s.FS.Open(name)
-}
-
 // A device that does not answer does not delay the start of a daemon; its state is told later.
 func TestSilentDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := topology.PCIDevices + "/" + pf + "/net/eth0/"
-		s := silent{fstest.MapFS{
-			dir + "flags": {Data: []byte("0x1003")}, dir + "carrier": {Data: []byte("0")},
-			dir + "carrier_up_count": {Data: []byte("1")},
-		}, make(chan struct{})}
-		monitor := New(Default(), s)
+		answer := make(chan struct{})
+		monitor := New(Default(), functions.Faulty{
+			Files: fstest.MapFS{
+				dir + "flags": {Data: []byte("0x1003")}, dir + "carrier": {Data: []byte("0")},
+				dir + "carrier_up_count": {Data: []byte("1")},
+			},
+			Fail: func(_, name string) error {
+				if strings.HasSuffix(name, "/carrier") {
+					<-answer
+				}
+				return nil
+			},
+		})
 		monitor.Watch(map[topology.Address]bool{address(t, pf): false})
 		monitor.Look()
 		if v := monitor.Verdict(address(t, pf)); v != (Verdict{}) {
 			t.Errorf("without an answer %v", v)
 		}
-		close(s.answer)
+		close(answer)
 		ctx, cancel := context.WithCancel(t.Context())
 		told := make(chan State, 1)
 		done := make(chan error)

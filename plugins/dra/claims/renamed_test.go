@@ -22,6 +22,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/test/disk"
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
@@ -235,7 +236,7 @@ func TestNodesOfGoneDevice(t *testing.T) {
 		"a partition": (*node).loseGPU,
 		"a VF": func(n *node, claim *resourceapi.ResourceClaim) string {
 			id := n.prepared(claim.UID).Devices[0].VFs[0]
-			n.Host.Sys = without{n.sys, id}
+			n.Host.Sys = without(n.sys, id)
 			return id
 		},
 	} {
@@ -354,7 +355,7 @@ func TestGoneDeviceThenLostCheckpoint(t *testing.T) {
 	claim := n.need("train", want{"pair", pool.TypePair, 1})
 	n.ready(claim)
 	held := n.prepared(claim.UID).Devices[0]
-	n.Host.Sys = without{n.sys, held.VFs[0]}
+	n.Host.Sys = without(n.sys, held.VFs[0])
 	_ = n.Restore(t.Context(), n.state) // reports the loss
 	if err := os.Remove(n.claimsPath()); err != nil {
 		t.Fatal(err)
@@ -385,15 +386,11 @@ func (n *node) cdiDevices(claim *resourceapi.ResourceClaim) []specs.Device {
 }
 
 // without is a sysfs without a function.
-type without struct {
-	fs.FS
-	function string
-}
-
-// Stat implements fs.StatFS.
-func (s without) Stat(name string) (fs.FileInfo, error) {
-	if strings.Contains(name, s.function) {
-		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
-	}
-	return fs.Stat(s.FS, name)
+func without(sys fs.FS, function string) fs.FS {
+	return functions.Faulty{Files: sys, Fail: func(call, name string) error {
+		if call == "stat" && strings.Contains(name, function) {
+			return fs.ErrNotExist
+		}
+		return nil
+	}}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	sysfstest "github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -194,38 +195,20 @@ func TestDriverGoesAndReturns(t *testing.T) {
 }
 
 // failing is a file system in which reading one file fails.
-type failing struct {
-	fstest.MapFS
-	file string
-	err  error
-}
-
-func (f failing) Open(name string) (fs.File, error) {
-	if name == f.file {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: f.err}
-	}
-	return f.MapFS.Open(name)
-}
-
-func (f failing) ReadFile(name string) ([]byte, error) {
-	if name == f.file {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: f.err}
-	}
-	return f.MapFS.ReadFile(name)
-}
-
-func (f failing) ReadDir(name string) ([]fs.DirEntry, error) {
-	if name == f.file {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: f.err}
-	}
-	return f.MapFS.ReadDir(name)
+func failing(files fs.FS, file string, err error) fs.FS {
+	return sysfstest.Faulty{Files: files, Fail: func(call, name string) error {
+		if name == file && slices.Contains([]string{"open", "read", "list"}, call) {
+			return err
+		}
+		return nil
+	}}
 }
 
 func TestHiddenKFD(t *testing.T) {
 	t.Attr("parity", "amd/helm-unprivileged")
 	// What a container without the GPUs in its device cgroup sees.
 	sys := twoCards().add(link("io_links", 1, 0, 2, 11, 15, 1, 1))
-	hidden := failing{MapFS: sys.fs(), file: kfdFile(4, "properties"), err: syscall.EPERM}
+	hidden := failing(sys.fs(), kfdFile(4, "properties"), syscall.EPERM)
 	inventory := discover(t, hidden, Single)
 	var ids []string
 	for _, d := range inventory.Resources["amd.com/gpu"] {
@@ -239,7 +222,7 @@ func TestHiddenKFD(t *testing.T) {
 	if len(inventory.Notes) != 2 || !strings.Contains(inventory.Notes[0], "privileged") {
 		t.Errorf("notes %q", inventory.Notes)
 	}
-	hidden.file = kfdFile(1, "io_links/0/properties")
+	hidden = failing(sys.fs(), kfdFile(1, "io_links/0/properties"), syscall.EPERM)
 	if links, err := ReadLinks(hidden); err != nil || len(links) != 0 {
 		t.Errorf("links %v, %v", links, err)
 	}
@@ -253,13 +236,13 @@ func TestBadMachines(t *testing.T) {
 		want []string
 	}{
 		{"driver not loaded", fstest.MapFS{}, []string{"module/amdgpu", "not loaded"}},
-		{"unreadable file", failing{MapFS: twoCards().fs(), file: numa, err: syscall.EIO},
+		{"unreadable file", failing(twoCards().fs(), numa, syscall.EIO),
 			[]string{"numa_node", "0000:19:00.0", "input/output error"}},
 		{"no number", twoCards().add(sysfs{"devices/pci0000:00/0000:19:00.0/numa_node": "first"}).fs(),
 			[]string{"numa_node", "0000:19:00.0", `"first"`}},
-		{"unreadable driver", failing{MapFS: twoCards().fs(), file: functions, err: syscall.EACCES},
+		{"unreadable driver", failing(twoCards().fs(), functions, syscall.EACCES),
 			[]string{"list AMD GPUs", "permission denied"}},
-		{"unreadable platform", failing{MapFS: twoCards().fs(), file: platform, err: syscall.EACCES},
+		{"unreadable platform", failing(twoCards().fs(), platform, syscall.EACCES),
 			[]string{"list AMD GPU partitions", "permission denied"}},
 		{"different partitions",
 			twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")).
@@ -338,10 +321,8 @@ func TestDeviceVanishesWhileRead(t *testing.T) {
 			t.Error("a vanished GPU is listed")
 		}
 	}
-	removed := failing{
-		MapFS: twoCards().fs(), file: "module/amdgpu/drivers/pci:amdgpu/0000:19:00.0/numa_node",
-		err: syscall.ENODEV,
-	}
+	removed := failing(twoCards().fs(), "module/amdgpu/drivers/pci:amdgpu/0000:19:00.0/numa_node",
+		syscall.ENODEV)
 	if d := discover(t, removed, Single).Resources["amd.com/gpu"][0]; d.NUMA != (topology.NUMANode{}) {
 		t.Errorf("%+v", d)
 	}
@@ -549,7 +530,7 @@ func TestUnshownPartitionIsNotGone(t *testing.T) {
 	t.Parallel()
 	split := func() sysfs { return twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")) }
 	for name, sys := range map[string]fs.FS{
-		"hidden":           failing{MapFS: split().fs(), file: kfdFile(4, "properties"), err: syscall.EPERM},
+		"hidden":           failing(split().fs(), kfdFile(4, "properties"), syscall.EPERM),
 		"a node is absent": without(split(), "nodes/3/").fs(),
 	} {
 		b, err := New(split().fs(), Single)

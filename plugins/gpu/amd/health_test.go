@@ -189,15 +189,15 @@ func TestOneCardCannotBeRead(t *testing.T) {
 		{"the partitions", platform, "0000:19:00.0 0000:a7:00.0", nil},
 		{"the cards", functions, "", nil},
 	} {
-		broken := failing{MapFS: halves("CPX"), file: c.file, err: syscall.EIO}
-		b, err := New(broken.MapFS, Single)
+		sound := halves("CPX")
+		b, err := New(sound, Single)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.Discover(); err != nil {
 			t.Fatal(err)
 		}
-		b.sys = broken
+		b.sys = failing(sound, c.file, syscall.EIO)
 		inventory, err := b.Discover()
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
