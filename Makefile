@@ -280,10 +280,9 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 	cd test/others && $(PROGRESS) "what takes others seconds, once" go test -run '^$$' -bench '$(BENCH)' -benchtime 1x ./bench -slow | tee -a $(BIN)/bench.txt
 	cd test/kubernetes && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) ./dra | tee -a $(BIN)/bench.txt
 	@! grep -q '^FAIL' $(BIN)/bench.txt
-	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op OR allocs/op OR p50-sec OR p99-sec OR max-sec OR worst-sec OR optimal)' \
+	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op OR allocs/op OR p50-sec OR p99-sec OR optimal)' \
 		$$(ls bench.before.txt 2>/dev/null) bench.txt
 	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op) /by:(nvidia OR tandem OR tandem-pairs)' -col '/by@(nvidia tandem tandem-pairs)' bench.txt
-	@cd $(BIN) && $(TOOLS)/benchstat -filter '.name:Growth .unit:sec/op' -row '/tree,/ask' -col /gpus bench.txt
 
 # Who waits for the kubelet to be compiled can look at this meanwhile.
 ##@ Try Tandem

@@ -24,20 +24,8 @@ func BenchmarkChoose(b *testing.B) {
 		for _, links := range everyLinks {
 			m := linked(b, gpus, links)
 			for _, size := range sizes(gpus) {
-				beside(b, fmt.Sprintf("gpus=%d/links=%s/size=%d", gpus, links, size), m, size, 0,
+				beside(b, fmt.Sprintf("gpus=%d/links=%s/size=%d", gpus, links, size), m, size,
 					peerCost(gpus, size, links))
-			}
-		}
-	}
-}
-
-// BenchmarkHoles asks the same of nodes with a quarter of the GPUs and VFs taken, each time others.
-func BenchmarkHoles(b *testing.B) {
-	for _, gpus := range []int{8, 16} {
-		for _, links := range []string{cube, two} {
-			m := linked(b, gpus, links)
-			for _, size := range []int{1, 2, 3, gpus / 2, gpus * 5 / 8} {
-				beside(b, fmt.Sprintf("gpus=%d/links=%s/size=%d", gpus, links, size), m, size, 0.25, fast)
 			}
 		}
 	}
@@ -75,11 +63,11 @@ func peerCost(gpus, size int, links string) cost {
 }
 
 // beside asks all of them the same questions.
-func beside(b *testing.B, name string, m *machine, size int, holes float64, peer cost) {
-	questions := m.requests(size, 0, holes)
+func beside(b *testing.B, name string, m *machine, size int, peer cost) {
+	questions := m.requests(size, 0, 0)
 	if !*slow {
 		b.Run(name+"/by=tandem", func(b *testing.B) { ask(b, m, questions) })
-		b.Run(name+"/by=tandem-pairs", func(b *testing.B) { ask(b, m, m.requests(size, size, holes)) })
+		b.Run(name+"/by=tandem-pairs", func(b *testing.B) { ask(b, m, m.requests(size, size, 0)) })
 	}
 	b.Run(name+"/by=nvidia", func(b *testing.B) {
 		switch {

@@ -3,7 +3,7 @@
 package bench_test
 
 import (
-	"math"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -12,17 +12,35 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// ask measures Choose on questions, one after the other and again. Beside the mean it reports the median, the
-// 99th percentile and the longest of all single decisions, the slowest question when it goes fastest (without
-// what else the computer did), and the share that is proven to be the best.
+// BenchmarkVFs asks for pairs on eight GPUs with a PF each, which no other allocator that can be called from
+// here chooses.
+func BenchmarkVFs(b *testing.B) {
+	if *slow {
+		b.Skip("-slow measures NVIDIA's policy alone")
+	}
+	for _, vfs := range []int{8, 127} {
+		m := shape{switches: 8, numa: 2, gpus: 1, vfs: vfs}.build(b)
+		m.link(allToAll)
+		for pairs := 1; pairs <= 8; pairs++ {
+			b.Run(fmt.Sprintf("vfs-per-pf=%d/pairs=%d", vfs, pairs), func(b *testing.B) {
+				ask(b, m, m.requests(pairs, pairs, 0))
+			})
+		}
+	}
+}
+
+// ask measures Choose on questions, one after the other and again. Beside the mean it reports the median, and
+// the share that is proven to be the best.
 func ask(b *testing.B, m *machine, questions []placement.Request) {
 	b.ReportAllocs()
-	watch := newStopwatch(len(questions))
-	optimal := 0
-	for b.Loop() {
+	const most = 1 << 16 // later ones are not kept, so that keeping them allocates nothing
+	samples, optimal := make([]time.Duration, 0, most), 0
+	for next := 0; b.Loop(); next = (next + 1) % len(questions) {
 		start := time.Now()
-		c, err := placement.Choose(m.tree, questions[watch.next])
-		watch.lap(time.Since(start))
+		c, err := placement.Choose(m.tree, questions[next])
+		if took := time.Since(start); len(samples) < cap(samples) {
+			samples = append(samples, took)
+		}
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -30,44 +48,9 @@ func ask(b *testing.B, m *machine, questions []placement.Request) {
 			optimal++
 		}
 	}
-	watch.report(b)
+	slices.Sort(samples)
+	b.ReportMetric(float64(samples[len(samples)/2].Nanoseconds()), "p50-ns")
 	b.ReportMetric(float64(optimal)/float64(b.N), "optimal")
-}
-
-// stopwatch keeps how long each decision takes.
-type stopwatch struct {
-	next    int // the question to ask
-	samples []time.Duration
-	best    []time.Duration // by question
-}
-
-func newStopwatch(questions int) *stopwatch {
-	const most = 1 << 16 // later ones are not kept, so that keeping them allocates nothing
-	w := &stopwatch{samples: make([]time.Duration, 0, most), best: make([]time.Duration, questions)}
-	for i := range w.best {
-		w.best[i] = math.MaxInt64
-	}
-	return w
-}
-
-func (w *stopwatch) lap(d time.Duration) {
-	if len(w.samples) < cap(w.samples) {
-		w.samples = append(w.samples, d)
-	}
-	w.best[w.next] = min(w.best[w.next], d)
-	w.next = (w.next + 1) % len(w.best)
-}
-
-func (w *stopwatch) report(b *testing.B) {
-	slices.Sort(w.samples)
-	at := func(share float64) float64 {
-		return float64(w.samples[int(share*float64(len(w.samples)-1))].Nanoseconds())
-	}
-	b.ReportMetric(at(0.5), "p50-ns")
-	b.ReportMetric(at(0.99), "p99-ns")
-	b.ReportMetric(at(1), "max-ns")
-	asked := slices.DeleteFunc(w.best, func(d time.Duration) bool { return d == math.MaxInt64 })
-	b.ReportMetric(float64(slices.Max(asked).Nanoseconds()), "worst-ns")
 }
 
 // request asks for GPUs and VFs of all that the machine has, in random order: the kubelet passes sets.
@@ -99,33 +82,6 @@ func give(r *rand.Rand, all []placement.Device, wanted int, share float64) (free
 	free, taken = all[:kept:kept], all[kept:]
 	r.Shuffle(kept, func(i, j int) { free[i], free[j] = free[j], free[i] })
 	return free, taken
-}
-
-// anyRequest asks for any numbers, with any share of the machine taken, and as often as not on one NUMA node
-// alone.
-func (m *machine) anyRequest(r *rand.Rand) placement.Request {
-	q := m.request(r, 0, 0)
-	q.GPUs[0].Free, q.Taken.GPUs = give(r, q.GPUs[0].Free, 1, r.Float64())
-	q.VFs[0].Free, q.Taken.VFs = give(r, q.VFs[0].Free, 1, r.Float64())
-	if r.IntN(2) == 0 {
-		q.GPUs[0].Free, q.Spare.GPUs = m.split(q.GPUs[0].Free)
-		q.VFs[0].Free, q.Spare.VFs = m.split(q.VFs[0].Free)
-	}
-	q.GPUs[0].Count, q.VFs[0].Count = r.IntN(len(q.GPUs[0].Free)+1), r.IntN(len(q.VFs[0].Free)+1)
-	return q
-}
-
-// split separates the devices on NUMA node 0 from the others.
-func (m *machine) split(devices []placement.Device) (here, elsewhere []placement.Device) {
-	for _, d := range devices {
-		f, _ := m.tree.Device(d.Address)
-		if n, known := f.NUMA.Number(); known && n == 0 {
-			here = append(here, d)
-		} else {
-			elsewhere = append(elsewhere, d)
-		}
-	}
-	return here, elsewhere
 }
 
 func shuffled(r *rand.Rand, devices []placement.Device) []placement.Device {
