@@ -15,9 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/tandem-k8s/tandem/coordination/verdict"
-	"github.com/tandem-k8s/tandem/test/server"
 )
 
 // Options configure a fleet.
@@ -43,11 +40,9 @@ type Fleet struct {
 	nodes   map[string]*node
 	names   []string
 	pods    map[types.UID]*seen
-	busy    integral
 	done    func(Pod) // called for each ended pod
 	due     queue
 	bound   chan news
-	calls   chan func()
 }
 
 // seen is a pod of the fleet.
@@ -106,8 +101,6 @@ func (f *Fleet) loop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case call := <-f.calls:
-			call()
 		case told := <-f.bound:
 			if told.pod.DeletionTimestamp != nil {
 				f.evict(told.pod)
@@ -158,12 +151,10 @@ func (f *Fleet) admit(n *node, pod *v1.Pod) {
 		}
 		return
 	}
-	f.busy.change(gpusOf(v))
 	f.api.phase(pod, v1.PodRunning, "", "")
 	if life := lifetime(pod); life > 0 {
 		f.at(life, func() {
 			if n.end(pod.UID) {
-				f.busy.change(-gpusOf(v))
 				f.api.phase(pod, v1.PodSucceeded, "", "")
 			}
 		})
@@ -184,9 +175,7 @@ func (f *Fleet) evict(pod *v1.Pod) {
 		f.at(restart, func() { f.evict(pod) })
 		return
 	}
-	if s := f.pods[pod.UID]; n.end(pod.UID) {
-		f.busy.change(-gpusOf(s.result.Verdict))
-	}
+	n.end(pod.UID)
 	f.api.remove(pod)
 }
 
@@ -205,12 +194,4 @@ func (f *Fleet) restart(i int) {
 		}
 	})
 	f.at(f.options.Restarts, func() { f.restart(i + 1) })
-}
-
-func gpusOf(v verdict.Verdict) int {
-	count := 0
-	for _, c := range v.Containers {
-		count += len(c.Devices[server.GPU])
-	}
-	return count
 }

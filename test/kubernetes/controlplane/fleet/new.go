@@ -22,7 +22,7 @@ import (
 func New(ctx context.Context, client kubernetes.Interface, o Options, told func(Pod)) (*Fleet, error) {
 	f := &Fleet{
 		options: o, api: newAPI(client), nodes: map[string]*node{}, pods: map[types.UID]*seen{}, done: told,
-		bound: make(chan news), calls: make(chan func()),
+		bound: make(chan news),
 	}
 	filled := make([][]types.UID, o.Nodes)
 	var group errgroup.Group
@@ -80,26 +80,8 @@ func (f *Fleet) fill(ctx context.Context, n *node, random *rand.Rand) ([]types.U
 	return uids, nil
 }
 
-// GPUs returns the number of GPUs.
-func (f *Fleet) GPUs() int { return len(f.nodes) * server.GPUs }
-
 // Create creates a pod.
 func (f *Fleet) Create(ctx context.Context, name string, w Wish) error {
 	_, err := f.api.create(ctx, newPod(name, w))
 	return err
-}
-
-// Use returns the GPU-seconds of pods until now. Must be called while Run runs.
-func (f *Fleet) Use(ctx context.Context) float64 {
-	answer := make(chan float64, 1)
-	call := func() {
-		f.busy.change(0)
-		answer <- f.busy.sum
-	}
-	select {
-	case f.calls <- call:
-		return <-answer
-	case <-ctx.Done():
-		return 0
-	}
 }

@@ -33,18 +33,3 @@ func (q queue) wait(now time.Time) time.Duration {
 	}
 	return q[0].at.Sub(now)
 }
-
-// integral sums a number over time.
-type integral struct {
-	value int
-	sum   float64 // value × seconds
-	since time.Time
-}
-
-func (i *integral) change(by int) {
-	now := time.Now()
-	if !i.since.IsZero() {
-		i.sum += float64(i.value) * now.Sub(i.since).Seconds()
-	}
-	i.value, i.since = i.value+by, now
-}

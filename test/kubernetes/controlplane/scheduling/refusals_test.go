@@ -44,8 +44,7 @@ func TestRefusals(t *testing.T) {
 		defer out.Flush()
 		fmt.Fprintf(out, "Kubernetes %s, %d nodes, %d pods for each row\n", o.Version, *fleetNodes, *loadPods)
 		fmt.Fprintln(out, "load\tnode chosen by\trefusals per pod\tpods hit %\t"+
-			"pairs on one switch %\tpods with all pairs %\tGPUs busy %\t"+
-			"waited p50\tp99\tCPU of a pod\tTandem's pods that were refused")
+			"pairs on one switch %\twaited p50\tp99\tCPU of a pod\tTandem's pods that were refused")
 		for _, s := range settings {
 			for _, c := range choices {
 				t.Run(s.name+"/"+c.name, func(t *testing.T) { s.compare(t, o, c, out) })
@@ -73,9 +72,9 @@ func (s setting) trial(c choice) trial {
 
 func (o *outcome) print(out *tabwriter.Writer, load, choice string) {
 	jobs := float64(len(o.made))
-	fmt.Fprintf(out, "%s\t%s\t%.3f\t%.1f\t%.2f\t%.2f\t%.1f\t%v\t%v\t%v\t%v\n", load, choice,
-		float64(len(o.refusals))/jobs, 100*float64(len(o.hit))/jobs, 100*o.pairs(), 100*o.whole(), 100*o.busy,
-		o.took(0.5).Round(10*time.Millisecond), o.took(0.99).Round(10*time.Millisecond),
-		o.cpu.Round(100*time.Microsecond), o.judged)
+	fmt.Fprintf(out, "%s\t%s\t%.3f\t%.1f\t%.2f\t%v\t%v\t%v\t%v\n", load, choice,
+		float64(len(o.refusals))/jobs, 100*float64(len(o.hit))/jobs, 100*o.pairs(),
+		o.took(0.5).Round(10*time.Millisecond), o.took(0.99).Round(10*time.Millisecond), o.cpu.Round(100*time.Microsecond),
+		o.judged)
 	out.Flush()
 }

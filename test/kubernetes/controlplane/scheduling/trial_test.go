@@ -30,7 +30,6 @@ type outcome struct {
 	hit      map[string]bool // jobs with refusals
 	admitted map[string]fleet.Pod
 
-	busy   float64 // part of the GPUs that pods had
 	cpu    time.Duration
 	judged judgement
 }
@@ -91,12 +90,11 @@ func (r trial) run(t *testing.T, o plane.Options) *outcome {
 	if err := first.Run(ctx, nodes, warm.make); err != nil {
 		t.Fatal(err)
 	}
-	since, used, spent := time.Now(), nodes.Use(ctx), r.choice.cpu(p)
+	spent := r.choice.cpu(p)
 	rest.First, rest.Seed = first.Pods, r.load.Seed+1
 	if err := rest.Run(ctx, nodes, result.make); err != nil {
 		t.Fatal(err)
 	}
-	result.busy = (nodes.Use(ctx) - used) / (time.Since(since).Seconds() * float64(nodes.GPUs()))
 	result.cpu = (r.choice.cpu(p) - spent) / time.Duration(rest.Pods)
 	cancel()
 	if err := <-ended; err != nil {
@@ -159,21 +157,6 @@ func (o *outcome) pairs() float64 {
 		wanted += p.Verdict.Wanted
 	}
 	return float64(got) / float64(max(1, wanted))
-}
-
-// whole is which part of the pods that ask for pairs has all of them on one switch each.
-func (o *outcome) whole() float64 {
-	whole, all := 0, 0
-	for _, p := range o.admitted {
-		if p.Verdict.Wanted == 0 {
-			continue
-		}
-		all++
-		if p.Verdict.Pairs == p.Verdict.Wanted {
-			whole++
-		}
-	}
-	return float64(whole) / float64(max(1, all))
 }
 
 // took is how long pods waited for a node, of those that got one; part 0.5 is the median.
