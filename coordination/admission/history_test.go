@@ -20,10 +20,13 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// deviceAddresses returns a recorded machine with the addresses of its GPUs and NICs.
+// recorded is the machine of the decisions in these tests.
+const recorded = "oci-mi300x-derived"
+
+// deviceAddresses returns the recorded machine with the addresses of its GPUs and NICs.
 func deviceAddresses(t *testing.T) (tree *topology.Tree, gpus, nics []topology.Address) {
 	t.Helper()
-	tree, err := machines.Tree("oci-mi300x-derived", 0)
+	tree, err := machines.Tree(recorded, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,9 +91,13 @@ func heap() int {
 // the bound, the lists of this log would take 250 MiB, and its trees twice mostBytes.
 func TestLogIsBoundedInBytes(t *testing.T) {
 	tree, gpus, nics := deviceAddresses(t)
+	sys := machines.Sys(t, recorded, 0)
 	read := func() *topology.Tree {
-		tree, _, _ := deviceAddresses(t)
-		return tree
+		another, err := topology.Read(sys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return another
 	}
 	replicas, hcas := shareDevices(gpus, 2000), shareDevices(nics[:min(8, len(nics))], 1000)
 	few, fewNICs := shareDevices(gpus, 1), shareDevices(nics, 1)

@@ -20,6 +20,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/topology"
@@ -101,11 +102,11 @@ func text(name string) ([]byte, error) {
 
 // Tree returns the PCI tree of a machine, as Load returns the machine.
 func Tree(name string, vfsPerPF int) (*topology.Tree, error) {
-	machine, err := Load(name, vfsPerPF)
+	m, err := known(name, vfsPerPF)
 	if err != nil {
 		return nil, err
 	}
-	return topology.Read(machine.FS())
+	return m.tree()
 }
 
 // Sys returns the sysfs of a machine for a test, as Load returns the machine.
@@ -121,12 +122,11 @@ func Sys(t testing.TB, name string, vfsPerPF int) fs.FS {
 // Read returns the sysfs of a machine for a test, and its PCI tree.
 func Read(t testing.TB, name string, vfsPerPF int) (fs.FS, *topology.Tree) {
 	t.Helper()
-	sys := Sys(t, name, vfsPerPF)
-	tree, err := topology.Read(sys)
+	tree, err := Tree(name, vfsPerPF)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sys, tree
+	return Sys(t, name, vfsPerPF), tree
 }
 
 // IsGPU reports whether a device is a GPU of a vendor with a plugin: a BMC has a display controller too.
@@ -137,6 +137,45 @@ func IsGPU(d *topology.Device) bool {
 // Load returns a machine with the given number of VFs on each RDMA-capable PF. A machine recorded with VFs
 // keeps the recorded VFs.
 func Load(name string, vfsPerPF int) (*recording.Machine, error) {
+	m, err := known(name, vfsPerPF)
+	if err != nil {
+		return nil, err
+	}
+	return m.machine, nil
+}
+
+// read has the machines that this process has loaded, by name and number of VFs. Neither a machine nor a tree
+// changes, and to read one takes milliseconds, which hundreds of nodes of a random test would take anew.
+var read sync.Map
+
+// key is a machine with its number of VFs.
+type key struct {
+	name     string
+	vfsPerPF int
+}
+
+// loaded is a machine with its PCI tree, which is read once.
+type loaded struct {
+	machine *recording.Machine
+	tree    func() (*topology.Tree, error)
+}
+
+// known returns a machine, loaded the first time.
+func known(name string, vfsPerPF int) (loaded, error) {
+	if m, is := read.Load(key{name, vfsPerPF}); is {
+		return m.(loaded), nil
+	}
+	machine, err := load(name, vfsPerPF)
+	if err != nil {
+		return loaded{}, err
+	}
+	m := loaded{machine, sync.OnceValues(func() (*topology.Tree, error) { return topology.Read(machine.FS()) })}
+	read.Store(key{name, vfsPerPF}, m)
+	return m, nil
+}
+
+// load reads a machine from its file.
+func load(name string, vfsPerPF int) (*recording.Machine, error) {
 	content, err := text(name)
 	if err != nil {
 		return nil, fmt.Errorf("load machine %q: there are %s", name, strings.Join(Names(), ", "))
