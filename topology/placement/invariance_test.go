@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -16,7 +17,7 @@ func forRandomRequests(
 	t *testing.T, worlds int, f func(t *testing.T, r *rand.Rand, w *world, tree *topology.Tree, q Request),
 ) {
 	t.Helper()
-	for seed := range uint64(worlds) {
+	for seed := range uint64(scale.Rounds(worlds)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := randomWorld(r, 24, 40)
 		tree := w.tree(t, same)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 // claim has a claim hold a device.
@@ -134,7 +135,8 @@ func TestGPUsOfClaimsAreNotOffered(t *testing.T) {
 func TestNothingOfClaimsIsOffered(t *testing.T) {
 	t.Parallel()
 	held := 0
-	for seed := range uint64(60) {
+	rounds := scale.Rounds(60)
+	for seed := range uint64(rounds) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		names := machines.Names()
 		read := load(t, names[random.IntN(len(names))], []int{1, 2, 4, 8}[random.IntN(4)])
@@ -151,7 +153,7 @@ func TestNothingOfClaimsIsOffered(t *testing.T) {
 			t.Errorf("seed %d: %v", seed, found)
 		}
 	}
-	if held < 100 {
+	if held < 2*rounds {
 		t.Errorf("%d devices are too few: this shows nothing", held)
 	}
 }
@@ -160,8 +162,8 @@ func TestNothingOfClaimsIsOffered(t *testing.T) {
 // allocated it does not become part of a pair before the claim is prepared.
 func TestAllocatedVFsStayOutOfPairs(t *testing.T) {
 	t.Parallel()
-	waited := 0
-	for seed := range uint64(150) {
+	waited, rounds := 0, scale.Rounds(150)
+	for seed := range uint64(rounds) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		names := []string{"oci-mi300x-derived", "amd-mi300x-smc-thor2-cpx-derived", "nv-h100-oci", "nv-h800-8x8"}
 		machine := load(t, names[random.IntN(len(names))], []int{2, 3, 4, 8, 16}[random.IntN(5)])
@@ -185,7 +187,7 @@ func TestAllocatedVFsStayOutOfPairs(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	if waited < 1000 {
+	if waited < 7*rounds {
 		t.Errorf("%d waiting claims are too few: this shows nothing", waited)
 	}
 }
