@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -80,8 +82,27 @@ func (s *socket) call(
 	})
 	if err != nil {
 		seeds.Sleep(own) // also if the caller gives up at this time
+	} else if taken, is := answer.(*api.AllocatedResponse); is && taken.GetContainer() != nil {
+		s.setRecipient(taken.GetContainer())
 	}
 	return err
+}
+
+// setRecipient keeps the container that an answer to an Allocate names.
+func (s *socket) setRecipient(named *api.Owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pod := kubelet.Pod{Namespace: named.GetNamespace(), Name: named.GetPod()}
+	s.recipient = &kubelet.Container{Pod: pod, Name: named.GetContainer()}
+}
+
+// takeRecipient returns the container that the latest answer to an Allocate names, once; nil for none.
+func (s *socket) takeRecipient() *kubelet.Container {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	recipient := s.recipient
+	s.recipient = nil
+	return recipient
 }
 
 // outlast makes a call that ends with ctx. The deadline that the server learns is a moment later: otherwise

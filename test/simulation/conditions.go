@@ -76,7 +76,7 @@ func conditionsOf() (all []seeds.Condition) {
 	for _, c := range conditions {
 		all = append(all, c.Condition)
 	}
-	for _, name := range []string{wholeNode, tooMuch, nothing} {
+	for _, name := range []string{wholeNode, tooMuch, nothing, told} {
 		all = append(all, seeds.Condition{Name: name})
 	}
 	return append(all, optionValues()...)
@@ -172,6 +172,7 @@ const (
 	wholeNode = "a container requests eight GPUs and eight VFs"
 	tooMuch   = "a container requests more than the node has"
 	nothing   = "a container requests no devices"
+	told      = "the coordinator names a container"
 )
 
 // count counts what a pod requests.

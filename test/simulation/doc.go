@@ -20,8 +20,9 @@
 // devices of containers. In a calm every promise holds again: pairs are as good as the best of the free
 // devices, required alignment is enforced, the coordinator's holders are the kubelet's, no pod is refused
 // that the kubelet alone would admit, the pairs file names the container's devices, and the scheduler's
-// verdict is the kubelet's. With PodResources alone, which cannot always show the holders, holders and pairs
-// are not judged.
+// verdict is the kubelet's; an answer to an Allocate that names a container names the right one. With
+// PodResources alone, which cannot always show the holders, a free device may count as held, and pairs are
+// not judged.
 //
 // # Events and scripts
 //

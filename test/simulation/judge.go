@@ -30,6 +30,7 @@ const (
 	notBest        = "the pairs are not the best of the free devices"
 	notEnforced    = "required alignment is not enforced"
 	refused        = "a pod is refused without a reason"
+	another        = "the coordinator names another container"
 	wrongFile      = "the pairs file names other devices"
 	otherVerdict   = "the scheduler's verdict is not the kubelet's"
 	wrongStatus    = "the coordinator's holders are not the kubelet's"
@@ -74,6 +75,21 @@ func (s *Simulation) checkAnswer(q model.Question, ids []string) {
 	if len(distinct) != q.Size || len(ids) != q.Size || slices.ContainsFunc(q.MustInclude, missing) ||
 		slices.ContainsFunc(ids, foreign) {
 		s.wrong(brokenContract, "%+v: %v", q, ids)
+	}
+}
+
+// checkRecipient: in a calm the coordinator gives devices to the container that the kubelet gives them to.
+// Without a source of requests nothing tells the containers of a pod apart. A recipient of nil is not known,
+// or was not told over the socket.
+func (s *Simulation) checkRecipient(
+	p *model.Pod, c *model.Container, ids []string, recipient *kubelet.Container,
+) {
+	if !s.judging || recipient == nil {
+		return
+	}
+	s.happened[told]++
+	if recipient.Pod != p.Pod || s.options.Source != "" && recipient.Name != c.Name {
+		s.wrong(another, "%v of %s/%s are %s/%s's", ids, p.Name, c.Name, recipient.Pod.Name, recipient.Name)
 	}
 }
 

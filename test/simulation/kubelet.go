@@ -55,6 +55,7 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 	s.remember()
 	f := s.arm(end, c, resource, "Allocated", "Pair")
 	s.vanish(resource, ids)
+	end.owner.socket.takeRecipient() // of an earlier Allocate
 	began := time.Now()
 	answer, err := end.allocate(ids)
 	if took := time.Since(began); took > 0 {
@@ -70,6 +71,7 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 		return false
 	}
 	s.trace("%s/%s gets %s %s", p.Name, c.Name, resource, strings.Join(ids, " "))
+	s.checkRecipient(p, c, ids, end.owner.socket.takeRecipient())
 	s.checkEnvironment(p, c, resource, ids, answer)
 	s.checkNodes(p, c, resource, ids, answer)
 	if err := keep(c, resource, answer); err != nil {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -81,6 +82,8 @@ type socket struct {
 	dead  bool
 	cut   chan struct{} // the next message is cut off when the channel is closed; nil for none
 	fault *fault        // of the next call; nil for none
+
+	recipient *kubelet.Container // that the latest answer to an Allocate names
 }
 
 // wireBuffer is the buffer of a connection in bytes, as of a unix socket.

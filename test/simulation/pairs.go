@@ -130,9 +130,10 @@ func (s *Simulation) isApart(p *model.Pod, c *model.Container, resource string, 
 	return p.Inherits(c) || s.isForced(c) || err != nil || apart(most) > 0
 }
 
-// checkStatus: in a calm the coordinator's holders are the kubelet's.
+// checkStatus: in a calm the coordinator's holders are the kubelet's. With PodResources alone a device of a
+// pod that the kubelet has rejected may count as held.
 func (s *Simulation) checkStatus() error {
-	if s.options.Source == "" || !s.settled() {
+	if !s.settled() {
 		return nil
 	}
 	if err := s.sync(); err != nil {
@@ -165,7 +166,7 @@ func (s *Simulation) differences() (all []string) {
 			case len(lost) > 0 && !d.GetAllocated():
 				all = append(all, fmt.Sprintf("%s is held by %s without a record, and counts as free", id, lost[0].Name))
 			case len(lost) > 0:
-			case pod == nil && d.GetAllocated():
+			case pod == nil && d.GetAllocated() && s.options.Source != "":
 				all = append(all, fmt.Sprintf("%s is free, and counts as held by %s/%s", id, d.GetOwner().GetPod(),
 					d.GetOwner().GetContainer()))
 			case pod != nil && !d.GetAllocated():
