@@ -201,12 +201,10 @@ SEED_FAILED = || { echo "make simulate-faults has failed with SEED=$(SEED)" >&2;
 
 .PHONY: simulate-faults
 simulate-faults: SEED = $(or $(GIVEN_SEED),$(CLOCK_SEED))
-simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet with failing calls, reads, coordinator and kubelet, a tenth as many on a whole node, and a hundredth on a node with the DRA driver; then FAULTS (1000) at each step of the state's files; SEED (of the clock) is the first seed of each, and printed
+simulate-faults: ## Admit a fifth of ADMISSIONS (10000) pods on the model of the kubelet around a whole node with failing calls, reads, processes and hardware, and a hundredth on a node with the DRA driver; then FAULTS (1000) at each step of the state's files; SEED (of the clock) is the first seed of each, and printed
 	@echo "SEED=$(SEED)"
-	$(PROGRESS) "the coordinator under faults" \
-		$(SIMULATE) -count=1 -timeout 2h -run '^TestFaultsHeal$$' ./coordination/admission -admissions=$(ADMISSIONS) -seed=$(SEED) $(SEED_FAILED)
 	$(PROGRESS) "a node under faults" \
-		$(SIMULATE_NODE) -count=1 -timeout 2h -v -run '^TestNode$$' ./test/simulation -admissions=$$(($(ADMISSIONS) / 10)) -seed=$(SEED) $(SEED_FAILED)
+		$(SIMULATE_NODE) -count=1 -timeout 2h -v -run '^TestNode$$' ./test/simulation -admissions=$$(($(ADMISSIONS) / 5)) -seed=$(SEED) $(SEED_FAILED)
 	$(PROGRESS) "the DRA driver under faults" \
 		$(SIMULATE_NODE) -count=1 -timeout 2h -v -run '^TestDriver$$' ./test/simulation/dra -admissions=$$(($(ADMISSIONS) / 100)) -seed=$(SEED) $(SEED_FAILED)
 	@mkdir -p $(BIN) && rm -f $(BIN)/failpoints.txt

@@ -17,6 +17,7 @@ import (
 	kubeletmodel "github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 // judge plays both plugins towards a coordinator, and records for the model of package history.
@@ -224,19 +225,19 @@ var troubles = map[string]struct {
 // The coordinator is right whatever pods come, whatever tells who asks.
 func TestModel(t *testing.T) {
 	for name, trouble := range troubles {
-		seeds, steps := uint64(20), 120
-		switch {
-		case testing.Short():
-			seeds, steps = 4, 60
-		case name == "nothing":
+		seeds, steps := 20, 120
+		if name == "nothing" {
 			seeds = 60
+		}
+		if testing.Short() {
+			steps /= 2 // of four seeds: a tenth of the steps of 20 seeds
 		}
 		for source, may := range map[intent.Source]promises{
 			"": trouble.names, intent.PodsAPI: trouble.uids, intent.Kubelet: trouble.uids,
 		} {
 			t.Run(fmt.Sprintf("%s, source %q", name, source), func(t *testing.T) {
 				t.Parallel()
-				for seed := range seeds {
+				for seed := range uint64(scale.Rounds(seeds)) {
 					j := newJudge(t, seed, source, trouble.trouble)
 					j.run(steps)
 					if err := j.check(may); err != nil {
