@@ -138,7 +138,7 @@ const decisions = 256
 func TestNodesStayFlat(t *testing.T) {
 	p := newPairOfNodes(t)
 	rounds := scale.Rounds(*rounds)
-	for range max(rounds/10, decisions) {
+	for range max(rounds/10, decisions/2+1) { // of two questions each
 		p.admit(t)
 	}
 	before := measureUsage(t)

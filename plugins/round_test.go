@@ -249,7 +249,7 @@ const maxResident = 44 << 10
 func TestDaemonsStayFlat(t *testing.T) {
 	n := newPair(t)
 	rounds := scale.Rounds(*rounds)
-	warm := max(rounds/10, 300) // by then the log of decisions is full
+	warm := max(rounds/10, 150) // by then the log of 256 decisions is full: an admission has two questions
 	for round := range warm {
 		n.admit(t, round)
 	}

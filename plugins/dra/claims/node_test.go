@@ -102,28 +102,6 @@ func (nvidiaGPUs) Refuse(_ string, _ []gpu.Device, unknown []string) error {
 	return nil
 }
 
-// layouts are functions that return machines that were read, by name and number of VFs: nothing changes them.
-var layouts sync.Map
-
-// readMachine reads a recorded machine, once.
-func readMachine(name string, vfsPerPF int) (fs.FS, *topology.Tree, error) {
-	type layout struct {
-		sys  fs.FS
-		tree *topology.Tree
-	}
-	read, _ := layouts.LoadOrStore(fmt.Sprint(name, vfsPerPF), sync.OnceValues(func() (l layout, err error) {
-		recorded, err := machines.Load(name, vfsPerPF)
-		if err != nil {
-			return l, err
-		}
-		l.sys = recorded.FS()
-		l.tree, err = topology.Read(l.sys)
-		return l, err
-	}))
-	l, err := read.(func() (layout, error))()
-	return l.sys, l.tree, err
-}
-
 // newNode makes a node of a recorded machine.
 func newNode(t testing.TB, machine string, vfsPerPF int, config string, counters bool) *node {
 	t.Helper()
@@ -135,12 +113,10 @@ func newNodeOn(
 	t testing.TB, d *disk.Disk, machine string, vfsPerPF int, config string, counters bool,
 ) *node {
 	t.Helper()
-	sys, tree, err := readMachine(machine, vfsPerPF)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sys, tree := machines.Read(t, machine, vfsPerPF)
 	var backend gpu.Backend = nvidiaGPUs{tree}
 	if strings.Contains(machine, "mi") {
+		var err error
 		if backend, err = amd.New(sys, amd.Single); err != nil {
 			t.Fatal(err)
 		}
