@@ -124,6 +124,7 @@ func (p *pairAlone) onNode(t *testing.T, kind device.Kind, node int) []string {
 // Without the coordinator the half that is asked first goes by the PCI tree, the second one by the first,
 // which the other plugin gave.
 func TestAlone(t *testing.T) {
+	t.Attr("parity", "pair/peer-absent")
 	p := newPairAlone(t)
 	for _, size := range []int{1, 2, 4} {
 		for node := range 2 {

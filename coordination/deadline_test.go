@@ -131,6 +131,7 @@ func TestAnswersBesideABadServer(t *testing.T) {
 
 // A plugin that is stopped keeps the lock; the other one answers alone, and together with it once it goes on.
 func TestAnswersBesideAStoppedProcess(t *testing.T) {
+	t.Attr("parity", "all/preferred-deadline")
 	dir := filepath.Join(shortDir(t), "run")
 	server := child(t, "server", dir)
 	stdin, err := server.StdinPipe()

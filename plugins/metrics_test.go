@@ -49,6 +49,8 @@ func (n *node) scrape(t *testing.T) map[string]float64 {
 // What the daemons count is what the kubelet asked and was answered.
 func TestDaemonsAreWatched(t *testing.T) {
 	t.Attr("parity", "all/metrics-endpoint")
+	t.Attr("parity", "all/rpc-order")
+	t.Attr("parity", "sriov/preferred")
 	n := newPair(t, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
 	until(t, "both plugins are connected", func() bool {
 		now := n.scrape(t)

@@ -33,11 +33,18 @@ var setups = []setup{
 	{"amd-mi250-16gcd-8nic", 2, false},
 }
 
-func TestEveryContainerGetsTheBestPairs(t *testing.T) { testBestPairs(t, "") }
+func TestEveryContainerGetsTheBestPairs(t *testing.T) {
+	t.Attr("parity", "all/rpc-order")
+	t.Attr("parity", "all/preferred-may-be-skipped")
+	testBestPairs(t, "")
+}
 
 // With the request known, the first question is answered for all of the container: not only are the pairs the
 // best, as many as possible are also left for others.
-func TestWithIntentEveryChoiceIsTheBest(t *testing.T) { testBestPairs(t, intent.PodsAPI) }
+func TestWithIntentEveryChoiceIsTheBest(t *testing.T) {
+	t.Attr("parity", "all/init-container-reuse")
+	testBestPairs(t, intent.PodsAPI)
+}
 
 // testBestPairs admits and removes pods on all machines.
 func testBestPairs(t *testing.T, source intent.Source) {

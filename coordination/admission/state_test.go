@@ -14,6 +14,7 @@ import (
 
 // A plan has a lifetime, and a call is recent for a much shorter one.
 func TestOpenAdmissionInTime(t *testing.T) {
+	t.Attr("parity", "all/hint-expiry")
 	t.Parallel()
 	now := time.Now()
 	a := &openAdmission{Plan: &plan{Expires: now.Add(planTTL)}, at: now}

@@ -127,6 +127,8 @@ func TestTopologyInfo(t *testing.T) {
 }
 
 func TestAnswersOfPrefer(t *testing.T) {
+	t.Attr("parity", "all/preferred-honours-must-include")
+	t.Attr("parity", "all/preferred-never-errors")
 	available := []string{"d", "a", "", "c", "b", "a"}
 	for _, c := range []struct {
 		name        string

@@ -108,6 +108,8 @@ func run(t *testing.T, root string, log *slog.Logger) (*kubelettest.Plugin, *gpu
 
 func TestPluginUnderKubelet(t *testing.T) {
 	t.Attr("parity", "amd/topology")
+	t.Attr("parity", "all/id-stability")
+	t.Attr("parity", "all/numa-minus-one")
 	t.Attr("parity", "amd/options-fallback")
 	t.Attr("parity", "amd/allocate-devices")
 	var log lines

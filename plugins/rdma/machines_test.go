@@ -22,6 +22,7 @@ func TestPluginOnSocket(t *testing.T) {
 	t.Attr("parity", "sriov/options")
 	t.Attr("parity", "sriov/preferred")
 	t.Attr("parity", "sriov/device-id-pci")
+	t.Attr("parity", "all/id-stability")
 	sys := machines.Sys(t, "oci-mi300x-derived", 1)
 	vfs := find(t, sys,
 		resources(`{"resourceName": "mlnx", "resourcePrefix": "nvidia.com", "selectors": {"vendors": ["15b3"], "IsRdma": true}}`),

@@ -17,6 +17,7 @@ var worlds = flag.Int("worlds", 1000, "how many made-up machines TestEqualsOracl
 
 // TestEqualsOracle compares with exhaustive search on made-up machines.
 func TestEqualsOracle(t *testing.T) {
+	t.Attr("parity", "pair/no-shared-switch")
 	cases := 0
 	seeds := []uint64{
 		7340, // VFs of several resources beside two C2C complexes

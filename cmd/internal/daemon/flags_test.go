@@ -58,6 +58,7 @@ func takePart(t *testing.T, f Flags, resource string, kind device.Kind) *coordin
 // TestUntold: two daemons without --run-dir share a folder that both can use, which survives the cleanup at a
 // kubelet's start.
 func TestUntold(t *testing.T) {
+	t.Attr("parity", "all/coordination-socket-location")
 	f := kubeletAlone(t)
 	gpus := takePart(t, f, "amd.com/gpu", device.GPU)
 	vfs := takePart(t, f, "intel.com/vf", device.VF)
