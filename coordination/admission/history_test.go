@@ -88,7 +88,7 @@ func heap() int {
 }
 
 // The size of a log depends neither on the number of devices nor of trees, with or without options. Without
-// the bound, the lists of this log would take 250 MiB, and its trees twice mostBytes.
+// the bound, the lists of this log would take 125 MiB, and its trees twice mostBytes.
 func TestLogIsBoundedInBytes(t *testing.T) {
 	tree, gpus, nics := deviceAddresses(t)
 	sys := machines.Sys(t, recorded, 0)
@@ -99,7 +99,7 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 		}
 		return another
 	}
-	replicas, hcas := shareDevices(gpus, 2000), shareDevices(nics[:min(8, len(nics))], 1000)
+	replicas, hcas := shareDevices(gpus, 1000), shareDevices(nics[:min(8, len(nics))], 500)
 	few, fewNICs := shareDevices(gpus, 1), shareDevices(nics, 1)
 	longLists := func() *decisionInput { return decide(t, tree, few, fewNICs).offering(replicas, hcas) }
 	for name, c := range map[string]struct {
