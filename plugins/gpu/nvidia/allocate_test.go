@@ -111,47 +111,72 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestEveryStrategy checks the answer for every set of device list strategies × ID strategy × MIG strategy ×
-// sharing against what each of them adds by itself.
-func TestEveryStrategy(t *testing.T) {
+// TestSeveralDevices: of replicas and MIG devices each device has one ID and each node is given once, and
+// strategies add to each other, as far as not all of them are CDI.
+func TestSeveralDevices(t *testing.T) {
 	t.Attr("parity", "nvidia/allocate-envvar")
-	lists := []string{
-		listEnvVar, listVolumeMounts, listCDIAnnotations, listCDICRI,
+	n := record(t, "nv-h100-oci", various)
+	discovered, inventory := n.discover(t, "--mig-strategy=mixed", "--config-file="+
+		write(t, "sharing: {timeSlicing: {resources: [{name: mig-1g.10gb, replicas: 2}]}}"))
+	first, second := n.Machine.GPUs[0].Slices[0].UUID, n.Machine.GPUs[0].Slices[1].UUID
+	var given []gpu.Device
+	for _, id := range []string{second + "::1", first + "::0", second + "::0"} {
+		i := slices.IndexFunc(inventory.Resources["nvidia.com/mig-1g.10gb"], func(d gpu.Device) bool {
+			return d.ID == id
+		})
+		given = append(given, inventory.Resources["nvidia.com/mig-1g.10gb"][i])
 	}
-	for _, mig := range []string{migNone, migSingle, migMixed} {
-		layout := sevenths
-		if mig == migMixed {
-			layout = various
-		}
-		n := record(t, "nv-h100-oci", layout)
-		for _, sharing := range []string{"", "renameByDefault: false", "renameByDefault: true"} {
-			args := []string{"--mig-strategy=" + mig}
-			if sharing != "" {
-				args = append(args, "--config-file="+
-					write(t, "sharing: {timeSlicing: {"+sharing+
-						", resources: [{name: gpu, replicas: 3}, {name: mig-1g.10gb, replicas: 2}]}}"))
+	nodes := strings.Fields("/dev/nvidiactl /dev/nvidia-uvm /dev/nvidia-uvm-tools /dev/nvidia0 " +
+		"/dev/nvidia-caps/nvidia-cap5 /dev/nvidia-caps/nvidia-cap6 " +
+		"/dev/nvidia-caps/nvidia-cap3 /dev/nvidia-caps/nvidia-cap4")
+	for _, c := range []struct {
+		lists             []string
+		id                string
+		visible           string
+		mounts, cdi, node []string
+	}{
+		{[]string{listEnvVar}, iduuid, second + "," + first, nil, nil, nodes},
+		{[]string{listEnvVar}, idIndex, "0:1,0:0", nil, nil, nodes},
+		{[]string{listEnvVar, listVolumeMounts}, iduuid, volumesRoot, []string{second, first}, nil, nodes},
+		{[]string{listVolumeMounts, listCDIAnnotations}, idIndex, volumesRoot, []string{"0:1", "0:0"},
+			[]string{"0:1", "0:0"}, nodes},
+		{[]string{listEnvVar, listCDICRI}, iduuid, second + "," + first, nil, []string{second, first}, nodes},
+		{[]string{listCDIAnnotations, listCDICRI}, iduuid, "", nil, []string{second, first}, nil},
+	} {
+		t.Run(fmt.Sprint(c.lists, " ", c.id), func(t *testing.T) {
+			config := discovered.config
+			config.DeviceList, config.DeviceID, config.PassDeviceSpecs = c.lists, c.id, true
+			backend := &Backend{config: config, machine: discovered.machine}
+			want := &v1beta1.ContainerAllocateResponse{}
+			if c.visible != "" {
+				want.Envs = map[string]string{visibleDevices: c.visible}
 			}
-			discovered, inventory := n.discover(t, args...)
-			for set := 1; set < 1<<len(lists); set++ {
-				for _, id := range []string{iduuid, idIndex} {
-					var list []string
-					for i, s := range lists {
-						if set&(1<<i) != 0 {
-							list = append(list, s)
-						}
-					}
-					config := discovered.config
-					config.DeviceList, config.DeviceID, config.PassDeviceSpecs = list, id, true
-					backend := &Backend{config: config, machine: discovered.machine}
-					for resource, devices := range inventory.Resources {
-						t.Run(fmt.Sprint(mig, " ", sharing, " ", list, " ", id, " ", resource), func(t *testing.T) {
-							given := []gpu.Device{devices[len(devices)-1], devices[0], devices[len(devices)/2]}
-							compare(t, deviceplugin.Response(backend.Edits(given)), n.expected(given, list, id))
-						})
-					}
+			for _, id := range c.mounts {
+				want.Mounts = append(want.Mounts, &v1beta1.Mount{
+					ContainerPath: volumesRoot + "/" + id, HostPath: "/dev/null",
+				})
+			}
+			var names []string
+			for _, id := range c.cdi {
+				names = append(names, "k8s.device-plugin.nvidia.com/gpu="+id)
+			}
+			if slices.Contains(c.lists, listCDIAnnotations) {
+				want.Annotations = map[string]string{
+					"cdi.k8s.io/nvidia-device-plugin_" + anyUUID: strings.Join(names, ","),
 				}
 			}
-		}
+			if slices.Contains(c.lists, listCDICRI) {
+				for _, name := range names {
+					want.CdiDevices = append(want.CdiDevices, &v1beta1.CDIDevice{Name: name})
+				}
+			}
+			for _, path := range c.node {
+				want.Devices = append(want.Devices, &v1beta1.DeviceSpec{
+					ContainerPath: path, HostPath: path, Permissions: "rw",
+				})
+			}
+			compare(t, deviceplugin.Response(backend.Edits(given)), want)
+		})
 	}
 }
 
@@ -183,79 +208,6 @@ func compare(t *testing.T, got, want *v1beta1.ContainerAllocateResponse) {
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
-}
-
-// expected is the answer put together another way: from the machine's description and not from what was
-// discovered.
-func (n *node) expected(devices []gpu.Device, lists []string, id string) *v1beta1.ContainerAllocateResponse {
-	var ids, nodes []string
-	once := func(list *[]string, item string) {
-		if !slices.Contains(*list, item) {
-			*list = append(*list, item)
-		}
-	}
-	nodes = append(nodes, "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
-	minor := 3
-	paths, indices := map[string][]string{}, map[string]string{}
-	for i, g := range n.Machine.GPUs {
-		paths[g.UUID], indices[g.UUID] = []string{fmt.Sprintf("/dev/nvidia%d", i)}, fmt.Sprint(i)
-		for j, s := range g.Slices {
-			paths[s.UUID] = []string{
-				paths[g.UUID][0], fmt.Sprintf("/dev/nvidia-caps/nvidia-cap%d", minor),
-				fmt.Sprintf("/dev/nvidia-caps/nvidia-cap%d", minor+1),
-			}
-			indices[s.UUID] = fmt.Sprint(i, ":", j)
-			minor += 2
-		}
-	}
-	for _, d := range devices {
-		uuid := strings.Split(d.ID, "::")[0]
-		for _, path := range paths[uuid] {
-			once(&nodes, path)
-		}
-		if id == idIndex {
-			once(&ids, indices[uuid])
-		} else {
-			once(&ids, uuid)
-		}
-	}
-	want := &v1beta1.ContainerAllocateResponse{Envs: map[string]string{}}
-	var names []string
-	for _, id := range ids {
-		names = append(names, "k8s.device-plugin.nvidia.com/gpu="+id)
-	}
-	plain := false
-	for _, list := range lists {
-		switch list {
-		case listEnvVar:
-			plain = true
-			want.Envs["NVIDIA_VISIBLE_DEVICES"] = strings.Join(ids, ",")
-		case listVolumeMounts:
-			plain = true
-			want.Envs["NVIDIA_VISIBLE_DEVICES"] = "/var/run/nvidia-container-devices"
-			for _, id := range ids {
-				want.Mounts = append(want.Mounts, &v1beta1.Mount{
-					ContainerPath: "/var/run/nvidia-container-devices/" + id, HostPath: "/dev/null",
-				})
-			}
-		case listCDIAnnotations:
-			want.Annotations = map[string]string{
-				"cdi.k8s.io/nvidia-device-plugin_" + anyUUID: strings.Join(names, ","),
-			}
-		case listCDICRI:
-			for _, name := range names {
-				want.CdiDevices = append(want.CdiDevices, &v1beta1.CDIDevice{Name: name})
-			}
-		}
-	}
-	for _, node := range nodes {
-		if plain {
-			want.Devices = append(want.Devices, &v1beta1.DeviceSpec{
-				ContainerPath: node, HostPath: node, Permissions: "rw",
-			})
-		}
-	}
-	return want
 }
 
 func TestRefusals(t *testing.T) {
