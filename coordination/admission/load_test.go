@@ -185,24 +185,3 @@ func TestPodsOfOneName(t *testing.T) {
 		}
 	}
 }
-
-// A pod that the kubelet refuses after its first half leaves devices behind and no trace in the checkpoint.
-func TestAfterARefusedPod(t *testing.T) {
-	for seed := range uint64(scale.Rounds(20)) {
-		a := newAdmission(t, "oci-mi300x-derived", 4, seed%2 == 0, seed)
-		a.keepCheckpoint()
-		refused := a.add("refused")
-		a.pods[refused]["c0"] = kubelet.Devices{}
-		a.give(refused, "c0", gpus, a.aligned(gpus, []int{0}), nil, 2)
-		a.remove(refused)
-		next := a.add("next")
-		a.pods[next]["c0"] = kubelet.Devices{}
-		a.give(next, "c0", vfs, a.aligned(vfs, []int{1}), nil, 1)
-		if held := a.coordinator.heldOf(gpus); len(held) > 0 {
-			t.Errorf("seed %d: the refused pod still holds %v", seed, held)
-		}
-		if got := a.coordinator.current().open.Container; len(got.Devices[gpus]) > 0 {
-			t.Errorf("seed %d: the next pod's VF was taken for the refused pod's other half", seed)
-		}
-	}
-}
