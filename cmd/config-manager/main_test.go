@@ -61,7 +61,7 @@ func check(t *testing.T, err error) {
 
 // pod returns the variables of NVIDIA's config-manager as set by the GPU operator and the chart
 // (assets/state-device-plugin/0500_daemonset.yaml in NVIDIA/gpu-operator v26.7.0).
-func pod(api *apiserver.Server, source, target string) map[string]string {
+func pod(api *apiserver.Served, source, target string) map[string]string {
 	return map[string]string{
 		"ONESHOT": "false", "KUBECONFIG": api.Kubeconfig(), "NODE_NAME": apiserver.Node,
 		"NODE_LABEL": apiserver.Label, "CONFIG_FILE_SRCDIR": source, "CONFIG_FILE_DST": target,
@@ -93,7 +93,7 @@ func TestInit(t *testing.T) {
 		{"", "", "named,single", "# default\n"},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
-			api := apiserver.Start(t, c.label)
+			api := apiserver.Serve(t, c.label)
 			target := filepath.Join(t.TempDir(), "config.yaml")
 			variables := pod(api, configMap(t, "default", "mixed", "single"), target)
 			variables["ONESHOT"], variables["SEND_SIGNAL"] = "true", "false"
@@ -132,7 +132,7 @@ func TestFollowsTheLabel(t *testing.T) {
 			told := make(chan os.Signal, 8)
 			signal.Notify(told, syscall.SIGHUP)
 			defer signal.Stop(told)
-			api := apiserver.Start(t, "mixed")
+			api := apiserver.Serve(t, "mixed")
 			target := filepath.Join(t.TempDir(), "config.yaml")
 			source := configMap(t, "default", "mixed")
 			check(t, os.Symlink(filepath.Join(source, "mixed"), target)) // by the init container
@@ -181,7 +181,7 @@ func TestWaits(t *testing.T) {
 		before  string // the plugin's configuration
 	}{{"init", true, ""}, {"sidecar", false, "# default\n"}} {
 		t.Run(c.name, func(t *testing.T) {
-			api := apiserver.Start(t, "none-such")
+			api := apiserver.Serve(t, "none-such")
 			target := filepath.Join(t.TempDir(), "config.json")
 			source := configMap(t, "default", "mixed")
 			if c.before != "" {
@@ -273,7 +273,7 @@ func TestErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			target := filepath.Join(t.TempDir(), "config.yaml")
-			variables := pod(apiserver.Start(t, c.label), configMap(t, "a", "b"), target)
+			variables := pod(apiserver.Serve(t, c.label), configMap(t, "a", "b"), target)
 			maps.Copy(variables, c.change)
 			if _, err := execute(t.Context(), variables, c.args...); err == nil ||
 				!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {

@@ -1,122 +1,163 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiserver is an API server with one node, for tests of programs that watch a label of the node.
+// Package apiserver is a small API server in memory, for tests. It has the nodes, pods, resource claims and
+// resource slices that a test puts into it or a client creates: with versions, conflicts, watches that select
+// by field, and the fields of those feature gates alone that are on.
+//
+// A client in the same process (package client) uses the server as a transport, also in a bubble of package
+// testing/synctest. [Serve] serves programs over HTTPS.
 package apiserver
 
 import (
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"testing"
+	"slices"
+	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
-// The node's labels, which share one value, and the node's name.
-const (
-	Label     = "nvidia.com/device-plugin.config"
-	RDMALabel = "tandem.dev/rdma.config"
-	Node      = "node-1"
-)
-
-// Server serves the node, and watches of its label, over HTTPS on 127.0.0.1.
+// Server is an API server. A test changes its objects directly, clients by requests.
 type Server struct {
-	*httptest.Server
-	t       testing.TB
-	first   string
-	changes chan string
+	// Refuse sees each request that is about to have an effect, unless nil. Its error is the answer; one that
+	// is none of the API breaks the connection. It has to be set before the first request.
+	Refuse func(*http.Request) error
+
+	mu       sync.Mutex
+	features Features
+	objects  map[string]Object // by path; an object is replaced, and never changed
+	versions int
+	oldest   int      // version from which changes are known
+	deleted  []Object // with the version of the deletion
+	names    int      // that were made
+	streams  map[*stream]bool
+	troubles
 }
 
-// Start serves until the test ends. The node has the labels, unless value is "".
-func Start(t testing.TB, value string) *Server {
-	t.Helper()
-	s := &Server{t: t, first: value, changes: make(chan string, 8)}
-	s.Server = httptest.NewTLSServer(s)
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-	})
+// Features are the version of a server, and its feature gates.
+type Features struct {
+	Version  string
+	Counters bool // DRAPartitionableDevices
+	Taints   bool // DRADeviceTaints
+}
+
+// New returns a server of Kubernetes 1.37 with objects.
+func New(objects ...Object) *Server {
+	s := &Server{
+		features: Features{Version: "v1.37.0", Counters: true, Taints: true},
+		objects:  map[string]Object{}, streams: map[*stream]bool{},
+	}
+	s.Put(objects...)
 	return s
 }
 
-// Set changes the value of the labels; "" removes them. One client receives the change.
-func (s *Server) Set(value string) { s.changes <- value }
-
-// CA returns the server's certificate, in PEM.
-func (s *Server) CA() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+// Features returns the features.
+func (s *Server) Features() Features {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.features
 }
 
-// Kubeconfig writes a kubeconfig file for the server.
-func (s *Server) Kubeconfig() string {
-	s.t.Helper()
-	content, err := json.Marshal(map[string]any{
-		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{
-			"server": s.URL, "certificate-authority-data": s.CA(),
-		}}},
-		"contexts":        []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c"}}},
-		"current-context": "c",
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	file := filepath.Join(s.t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	return file
+// SetFeatures changes the features for later requests.
+func (s *Server) SetFeatures(to Features) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.features = to
 }
 
-// ServeHTTP lists and watches nodes, also in one request like the current reflectors of client-go.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	if r.URL.Path != "/api/v1/nodes" || query.Get("fieldSelector") != "metadata.name="+Node {
-		s.t.Errorf("asked for %s", r.URL)
+// Put writes copies of objects, new or in the place of those with the same name.
+func (s *Server) Put(objects ...Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range objects {
+		s.put(o.DeepCopyObject().(Object))
 	}
-	w.Header().Set("Content-Type", "application/json")
-	send := func(message any) {
-		_ = json.NewEncoder(w).Encode(message) // the client may have gone
-		w.(http.Flusher).Flush()
+}
+
+// Remove removes an object if the server has it.
+func Remove[T Object](s *Server, namespace, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(pathOf[T](namespace, name))
+}
+
+// Change changes an object if the server has it.
+func Change[T Object](s *Server, namespace, name string, change func(T)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o, ok := s.objects[pathOf[T](namespace, name)]; ok {
+		changed := o.DeepCopyObject().(T)
+		change(changed)
+		s.put(changed)
 	}
-	if query.Get("watch") == "" {
-		send(corev1.NodeList{
-			TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"},
-			ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Node{node(s.first, "1")},
-		})
-		return
-	}
-	if query.Get("sendInitialEvents") == "true" {
-		send(event{"ADDED", node(s.first, "1")})
-		end := node("", "1")
-		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-		send(event{"BOOKMARK", end})
-	}
-	for version := 2; ; version++ {
-		select {
-		case value := <-s.changes:
-			send(event{"MODIFIED", node(value, fmt.Sprint(version))})
-		case <-r.Context().Done():
-			return
+}
+
+// Get returns an object, which nobody may change, and nil without the object.
+func Get[T Object](s *Server, namespace, name string) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, _ := s.objects[pathOf[T](namespace, name)].(T)
+	return o
+}
+
+// List returns all objects of a kind, which nobody may change, by namespace and name.
+func List[T Object](s *Server) (all []T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, path := range slices.Sorted(maps.Keys(s.objects)) {
+		if o, ok := s.objects[path].(T); ok {
+			all = append(all, o)
 		}
 	}
+	return all
 }
 
-// event is an event of a watch.
-type event struct {
-	Type   string      `json:"type"`
-	Object corev1.Node `json:"object"`
-}
-
-func node(value, version string) corev1.Node {
-	n := corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}}
-	n.Name, n.ResourceVersion, n.Labels = Node, version, map[string]string{"kubernetes.io/hostname": Node}
-	if value != "" {
-		n.Labels[Label], n.Labels[RDMALabel] = value, value
+// put writes an object. Must be called with the mutex.
+func (s *Server) put(o Object) {
+	of := collectionOf(o)
+	path := of.path(o.GetNamespace(), o.GetName())
+	change := watch.Added
+	if _, before := s.objects[path]; before {
+		change = watch.Modified
 	}
-	return n
+	s.versions++
+	o.SetResourceVersion(fmt.Sprint(s.versions))
+	o.GetObjectKind().SetGroupVersionKind(of.version.WithKind(of.kind))
+	s.objects[path] = o
+	s.tell(change, o)
+}
+
+// remove removes an object. Must be called with the mutex.
+func (s *Server) remove(path string) {
+	o, ok := s.objects[path]
+	if !ok {
+		return
+	}
+	delete(s.objects, path)
+	s.versions++
+	gone := o.DeepCopyObject().(Object)
+	gone.SetResourceVersion(fmt.Sprint(s.versions))
+	s.deleted = append(s.deleted, gone)
+	s.tell(watch.Deleted, gone)
+}
+
+// drop drops the fields whose feature gates are off. Must be called with the mutex.
+func (s *Server) drop(o Object) {
+	slice, ok := o.(*resourceapi.ResourceSlice)
+	if !ok {
+		return
+	}
+	if !s.features.Counters {
+		slice.Spec.SharedCounters = nil
+	}
+	for i := range slice.Spec.Devices {
+		if !s.features.Counters {
+			slice.Spec.Devices[i].ConsumesCounters = nil
+		}
+		if !s.features.Taints {
+			slice.Spec.Devices[i].Taints = nil
+		}
+	}
 }

@@ -34,7 +34,7 @@ func chartPod(t *testing.T, daemon string) (set appsv1.DaemonSet) {
 // label that names none leaves it alone. The kubelet starts again what the signal ended.
 func TestChartConfigs(t *testing.T) {
 	n := nodeFor(t, "oci-mi300x-derived", 2)
-	api := apiserver.Start(t, "")
+	api := apiserver.Serve(t, "")
 	n.joinCluster(t, api)
 	ready(t, os.MkdirAll(filepath.Join(n.kubeletDir(), "pod-resources"), 0o755))
 	pool := func(name string) string {

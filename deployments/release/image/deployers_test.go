@@ -176,7 +176,7 @@ func TestDeployersConfig(t *testing.T) {
 		t.Run(spec, func(t *testing.T) {
 			t.Attr("parity", deployer(spec))
 			n := nodeFor(t, "nv-h100-oci", 2)
-			api := apiserver.Start(t, "")
+			api := apiserver.Serve(t, "")
 			n.joinCluster(t, api)
 			n.run(t, readSpec(t, spec))
 			if got := n.registered(t); got != "nvidia.com/gpu" {

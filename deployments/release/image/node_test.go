@@ -106,11 +106,11 @@ func (n *node) mknod(t *testing.T, file string, major, minor int) {
 }
 
 // joinCluster gives containers a service account for an API server.
-func (n *node) joinCluster(t *testing.T, api *apiserver.Server) {
+func (n *node) joinCluster(t *testing.T, api *apiserver.Served) {
 	t.Helper()
 	write(t, filepath.Join(n.account, "ca.crt"), string(api.CA()))
 	write(t, filepath.Join(n.account, "token"), "token")
-	host, port := address(t, api.URL)
+	host, port := address(t, api.URL())
 	n.variables = append(n.variables, "KUBERNETES_SERVICE_HOST="+host, "KUBERNETES_SERVICE_PORT="+port)
 }
 
