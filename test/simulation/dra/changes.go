@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/tandem-k8s/tandem/test/apiserver"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -55,19 +58,17 @@ func (s *Simulation) switchGates() error {
 func (s *Simulation) switchGate() {
 	s.note("a feature gate of the API server changes")
 	counters := s.faults.IntN(2) == 0
-	before := s.server.features()
-	s.server.switchGates(func(g gates) gates {
-		if counters {
-			g.counters = !g.counters
-		} else {
-			g.taints = !g.taints
-		}
-		return g
-	})
-	after := s.server.features()
-	s.trace("the gates are %+v", after)
+	after := s.server.Features()
+	lost := counters && after.Counters || !counters && after.Taints
+	if counters {
+		after.Counters = !after.Counters
+	} else {
+		after.Taints = !after.Taints
+	}
+	s.server.SetFeatures(after)
+	s.trace("the gates are {counters:%t taints:%t}", after.Counters, after.Taints)
 	s.switched = true
-	if before.counters && !after.counters || before.taints && !after.taints {
+	if lost {
 		for _, p := range s.processes {
 			p.lost = true
 		}
@@ -81,8 +82,8 @@ func (s *Simulation) compactSometimes() error {
 		return nil
 	}
 	s.note("the API server forgets the versions of watches")
-	s.server.heal()
-	s.server.compact()
+	s.server.Heal()
+	s.server.Compact()
 	seeds.Sleep(recovery)
 	return nil
 }
@@ -106,7 +107,7 @@ func (s *Simulation) outlastGates(newest *process) {
 	if s.faults.IntN(2) == 0 {
 		s.switchGate()
 	}
-	s.server.wipe()
+	s.wipe()
 	seeds.Sleep(recovery)
 	s.checkShared()
 	seeds.Sleep(2 * gatesPause)
@@ -136,7 +137,7 @@ func (s *Simulation) loseClaim() error {
 		s.note("a claim is deleted by force")
 		s.trace("%s is deleted", c)
 		c.lost = true
-		s.server.edit(func() { s.server.remove(claimPath(namespace, c.name)) })
+		apiserver.Remove[*resourceapi.ResourceClaim](s.server, namespace, c.name)
 		return nil
 	}
 	return nil

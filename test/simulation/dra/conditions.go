@@ -203,7 +203,7 @@ func (s *Simulation) shareLater() (bool, error) {
 	}
 	object.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: p.name, UID: p.uid}}
 	p.claims = []*claim{s.living()[i].claims[0], own}
-	s.server.edit(func() { s.server.put(claimPath(namespace, own.name), object) })
+	s.server.Put(object)
 	s.add(p)
 	s.trace("%s arrives", p)
 	if err := s.prepare(p); err != nil {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/test/apiserver"
 )
 
 // otherDriver is another driver on the node.
@@ -20,7 +21,7 @@ const otherDriver = "dra.example.com"
 // foreign are files and objects of another driver, and of another node.
 type foreign struct {
 	files   map[string][]byte // in memory and on the disk
-	objects map[string]string // versions by path
+	objects map[string]string // versions of slices by name
 }
 
 // makeForeign makes foreign files and slices.
@@ -35,7 +36,6 @@ func (n *Node) makeForeign() (foreign, error) {
 	}
 	for _, of := range []struct{ driver, node string }{{otherDriver, nodeName}, {pool.Driver, "node-2"}} {
 		slice := &resourceapi.ResourceSlice{
-			TypeMeta:   sliceType,
 			ObjectMeta: metav1.ObjectMeta{Name: "00000-" + of.driver + "-" + of.node},
 			Spec: resourceapi.ResourceSliceSpec{
 				Driver: of.driver, NodeName: &of.node,
@@ -43,11 +43,8 @@ func (n *Node) makeForeign() (foreign, error) {
 				Devices: []resourceapi.Device{{Name: "device-0"}},
 			},
 		}
-		path := slicesPath + "/" + slice.Name
-		n.server.edit(func() {
-			n.server.put(path, slice)
-			f.objects[path] = slice.ResourceVersion
-		})
+		n.server.Put(slice)
+		f.objects[slice.Name] = versionOf(n.server, slice.Name)
 	}
 	return f, f.restore()
 }
@@ -63,18 +60,25 @@ func (f foreign) restore() error {
 }
 
 // changed names a foreign file or object that has changed; "" for none.
-func (f foreign) changed(s *server) string {
+func (f foreign) changed(s *apiserver.Server) string {
 	for name, content := range f.files {
 		if now, err := os.ReadFile(name); err != nil || !bytes.Equal(now, content) {
 			return filepath.Base(name)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for path, version := range f.objects {
-		if o, ok := s.objects[path]; !ok || o.GetResourceVersion() != version {
-			return path
+	for name, version := range f.objects {
+		if versionOf(s, name) != version {
+			return name
 		}
 	}
 	return ""
+}
+
+// versionOf returns the version of a slice; "" without the slice.
+func versionOf(s *apiserver.Server, name string) string {
+	slice := apiserver.Get[*resourceapi.ResourceSlice](s, "", name)
+	if slice == nil {
+		return ""
+	}
+	return slice.ResourceVersion
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/test/apiserver"
 	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
@@ -245,7 +246,7 @@ func (s *Simulation) checkCalm() {
 
 // checkDrained checks the promises in a calm of a node that drains: all pods end, as no device is published.
 func (s *Simulation) checkDrained() {
-	if published := s.server.published(); len(published) > 0 {
+	if published := s.published(); len(published) > 0 {
 		s.wrong(stillPublished, "%d slices", len(published))
 	}
 	for _, p := range s.pods {
@@ -260,7 +261,7 @@ func (s *Simulation) checkDrained() {
 
 // checkStatus: the status of a claim has the devices of the driver, and still those of another driver.
 func (s *Simulation) checkStatus(c *claim) {
-	o := s.server.claim(namespace, c.name)
+	o := apiserver.Get[*resourceapi.ResourceClaim](s.server, namespace, c.name)
 	if o == nil || o.UID != c.uid {
 		return
 	}
@@ -281,7 +282,7 @@ const statusPause = 12*time.Minute + 10*time.Second
 
 // lacksStatus reports whether the status of a claim does not have the devices of the driver.
 func (s *Simulation) lacksStatus(c *claim) bool {
-	o := s.server.claim(namespace, c.name)
+	o := apiserver.Get[*resourceapi.ResourceClaim](s.server, namespace, c.name)
 	if o == nil || o.UID != c.uid {
 		return false
 	}

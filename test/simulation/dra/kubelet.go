@@ -42,7 +42,7 @@ func (s *Simulation) register() {
 	case s.absent.IsZero():
 		s.absent = time.Now()
 	case time.Since(s.absent) > wipeDelay:
-		s.server.wipe()
+		s.wipe()
 	}
 }
 
@@ -275,7 +275,7 @@ func (s *Simulation) isNeeded(c *claim, by *pod) bool {
 // restartKubelet starts the kubelet anew: it deletes the slices, registers drivers again, and prepares the
 // claims of all pods again.
 func (s *Simulation) restartKubelet() {
-	s.server.wipe()
+	s.wipe()
 	for _, p := range s.processes {
 		p.known = false
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/plugins/dra"
+	"github.com/tandem-k8s/tandem/test/apiserver"
 	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
@@ -46,7 +47,7 @@ type Node struct {
 	log       *slog.Logger
 	hardware  *hardware.Machine
 	disk      *disk.Disk
-	server    *server
+	server    *apiserver.Server
 	old       *oldPods
 	processes []*process // that run, the oldest first
 	dying     []*process // killed, and not yet ended
@@ -66,15 +67,17 @@ func newNode(dir string, seed uint64, options Options, log *slog.Logger) (*Node,
 		return nil, err
 	}
 	n := &Node{
-		options: options, dir: dir, log: log, hardware: machine, disk: disk.New(seed), server: newServer(options),
+		options: options, dir: dir, log: log, hardware: machine, disk: disk.New(seed), server: apiserver.New(),
 	}
 	n.disk.Name(dra.PluginDir(n.kubeletDir()), "claims")
 	n.disk.Name(n.pairsDir(), "pairs")
 	if err := n.makeFiles(); err != nil {
 		return nil, err
 	}
-	node := &corev1.Node{TypeMeta: nodeType, ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "node-uid"}}
-	n.server.edit(func() { n.server.put(nodesPath+"/"+nodeName, node) })
+	features := n.server.Features()
+	features.Counters, features.Taints = options.Counters, options.Taints
+	n.server.SetFeatures(features)
+	n.server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "node-uid"}})
 	n.old = newOldPods(n)
 	if n.foreign, err = n.makeForeign(); err != nil {
 		return nil, err
@@ -201,7 +204,7 @@ func (n *Node) finishAll(finish func(*process) error) error {
 
 // stop ends all processes.
 func (n *Node) stop() error {
-	n.server.heal()
+	n.server.Heal()
 	return n.finishAll(n.finish)
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/apiserver"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
@@ -59,7 +60,7 @@ func (o *oldPods) migrate() error {
 			devices: kubelet.Devices{model.GPUs: {gpus[i].Address.String()}, model.VFs: {vfs[i]}},
 		}
 		o.living = append(o.living, pod)
-		o.node.server.addPod(&corev1.Pod{TypeMeta: podType, ObjectMeta: metav1.ObjectMeta{
+		o.node.server.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.uid),
 		}})
 	}
@@ -102,7 +103,7 @@ func (o *oldPods) end() string {
 	}
 	pod := o.living[0]
 	o.living = o.living[1:]
-	o.node.server.edit(func() { o.node.server.remove(podPath(pod.Namespace, pod.Name)) })
+	apiserver.Remove[*corev1.Pod](o.node.server, pod.Namespace, pod.Name)
 	return pod.Name
 }
 
@@ -186,7 +187,10 @@ func (o *oldPods) List(ctx context.Context) (kubelet.View, error) {
 	living, lists, err := o.answer(ctx)
 	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
 	if lists {
-		view.Pods = append(o.node.server.pods(), kubelet.Pod{Namespace: "kube-system", Name: "driver"})
+		for _, pod := range apiserver.List[*corev1.Pod](o.node.server) {
+			view.Pods = append(view.Pods, kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name})
+		}
+		view.Pods = append(view.Pods, kubelet.Pod{Namespace: "kube-system", Name: "driver"})
 	}
 	for _, pod := range living {
 		view.Containers[kubelet.Container{Pod: pod.Pod, Name: "main"}] = pod.devices

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/test/apiserver"
 )
 
 // namespace is the namespace of all pods.
@@ -120,7 +121,7 @@ func (n *Node) arrive(random *rand.Rand) *pod {
 	if offered == nil {
 		return nil
 	}
-	var made []*resourceapi.ResourceClaim
+	var made []apiserver.Object
 	for i, wants := range of.claims {
 		c := &claim{
 			name: fmt.Sprint(p.name, "-claim-", i), uid: types.UID(fmt.Sprint("claim-", n.made, "-", i)),
@@ -138,11 +139,7 @@ func (n *Node) arrive(random *rand.Rand) *pod {
 		}
 		p.claims, made = append(p.claims, c), append(made, o)
 	}
-	n.server.edit(func() {
-		for _, o := range made {
-			n.server.put(claimPath(namespace, o.Name), o)
-		}
-	})
+	n.server.Put(made...)
 	n.add(p)
 	return p
 }
@@ -163,8 +160,8 @@ func (n *Node) shareable(random *rand.Rand) *claim {
 // allocate returns the claim's object with devices, nil without enough devices.
 func (c *claim) allocate(from *offer, wants []want, others bool) *resourceapi.ResourceClaim {
 	o := &resourceapi.ResourceClaim{
-		TypeMeta: claimType, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.name, UID: c.uid},
-		Status: resourceapi.ResourceClaimStatus{Allocation: &resourceapi.AllocationResult{}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.name, UID: c.uid},
+		Status:     resourceapi.ResourceClaimStatus{Allocation: &resourceapi.AllocationResult{}},
 	}
 	add := func(request, driver, device string) {
 		results := &o.Status.Allocation.Devices.Results
@@ -215,26 +212,19 @@ func (c *claim) allocate(from *offer, wants []want, others bool) *resourceapi.Re
 // add adds a pod to the API server and the kubelet.
 func (n *Node) add(p *pod) {
 	n.pods = append(n.pods, p)
-	n.server.addPod(p.describe())
+	n.server.Put(p.describe())
 	n.reserve(p)
 }
 
 // reserve reserves the pod's claims for the pod.
 func (n *Node) reserve(p *pod) {
-	n.server.edit(func() {
-		for _, c := range p.claims {
-			path := claimPath(namespace, c.name)
-			o, ok := n.server.objects[path].(*resourceapi.ResourceClaim)
-			if !ok {
-				continue
-			}
-			o = o.DeepCopy()
+	for _, c := range p.claims {
+		apiserver.Change(n.server, namespace, c.name, func(o *resourceapi.ResourceClaim) {
 			o.Status.ReservedFor = append(o.Status.ReservedFor, resourceapi.ResourceClaimConsumerReference{
 				Resource: "pods", Name: p.name, UID: p.uid,
 			})
-			n.server.put(path, o)
-		}
-	})
+		})
+	}
 }
 
 // requestName returns the name of a request by its number, as the scheduler names those of extended
@@ -282,8 +272,8 @@ func (p *pod) describeExtended(o *corev1.Pod) {
 // describe returns the pod's object.
 func (p *pod) describe() *corev1.Pod {
 	o := &corev1.Pod{
-		TypeMeta: podType, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.name, UID: p.uid},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.name, UID: p.uid},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
 	}
 	if p.claims[0].extended {
 		p.describeExtended(o)
@@ -306,26 +296,22 @@ func (p *pod) describe() *corev1.Pod {
 // remove removes a pod from the API server, and the claims that no other pod uses.
 func (n *Node) remove(p *pod) {
 	p.deleted = true
-	n.server.edit(func() {
-		s := n.server
-		if o := s.objects[podPath(namespace, p.name)]; o != nil && o.GetUID() == p.uid {
-			s.remove(podPath(namespace, p.name))
-		}
-		for _, c := range p.claims {
-			path := claimPath(namespace, c.name)
-			o, ok := s.objects[path].(*resourceapi.ResourceClaim)
-			switch {
-			case !ok || o.UID != c.uid:
-			case n.isUsed(c, p):
-				o = o.DeepCopy()
+	if o := apiserver.Get[*corev1.Pod](n.server, namespace, p.name); o != nil && o.UID == p.uid {
+		apiserver.Remove[*corev1.Pod](n.server, namespace, p.name)
+	}
+	for _, c := range p.claims {
+		o := apiserver.Get[*resourceapi.ResourceClaim](n.server, namespace, c.name)
+		switch {
+		case o == nil || o.UID != c.uid:
+		case n.isUsed(c, p):
+			apiserver.Change(n.server, namespace, c.name, func(o *resourceapi.ResourceClaim) {
 				o.Status.ReservedFor = slices.DeleteFunc(o.Status.ReservedFor,
 					func(r resourceapi.ResourceClaimConsumerReference) bool { return r.UID == p.uid })
-				s.put(path, o)
-			default:
-				s.remove(path)
-			}
+			})
+		default:
+			apiserver.Remove[*resourceapi.ResourceClaim](n.server, namespace, c.name)
 		}
-	})
+	}
 }
 
 // isUsed reports whether another pod with an object uses a claim.

@@ -11,14 +11,11 @@ import (
 	"testing/fstest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
+	"github.com/tandem-k8s/tandem/test/apiserver/client"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 )
 
@@ -30,7 +27,8 @@ type process struct {
 	log     *slog.Logger
 	latency time.Duration // of its requests, different for each process: no two act at the same time
 	killed  atomic.Bool
-	dead    chan struct{}   // closed when killed
+	life    context.Context // ends when it is killed
+	die     context.CancelFunc
 	context context.Context // ends with the process
 	cancel  context.CancelFunc
 	done    chan error
@@ -49,10 +47,11 @@ func (n *Node) start() (*process, error) {
 	n.started++
 	p := &process{
 		sockets: newSockets(), node: n, uid: fmt.Sprint("driver-", n.started), done: make(chan error, 1),
-		dead: make(chan struct{}), drains: n.draining,
+		drains:  n.draining,
 		latency: time.Millisecond + time.Duration(n.started%50)*17*time.Microsecond,
 	}
 	p.log = slog.New(ticking{n.log.Handler()}).With("process", p.uid)
+	p.life, p.die = context.WithCancel(context.Background())
 	p.context, p.cancel = context.WithCancel(context.Background())
 	config, err := p.config()
 	if err != nil {
@@ -79,16 +78,10 @@ func (p *process) config() (dra.Config, error) {
 	if err != nil {
 		return dra.Config{}, err
 	}
-	client, err := kubernetes.NewForConfig(&rest.Config{
-		Host: "http://server", QPS: -1, Transport: transport{p},
-		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
-	})
-	if err != nil {
-		return dra.Config{}, fmt.Errorf("make a client: %w", err)
-	}
 	config := dra.Config{
-		NodeName: nodeName, KubeletDir: n.kubeletDir(), RunDir: n.runDir(), CDIDir: n.cdiDir(), Client: client,
-		Kubelet: n.old, Listen: p.listen, Socket: statusSocket{}, GPUs: gpus, VFs: vfs, Tree: n.hardware.Tree,
+		NodeName: nodeName, KubeletDir: n.kubeletDir(), RunDir: n.runDir(), CDIDir: n.cdiDir(),
+		Client: client.New(transport{p}), Kubelet: n.old, Listen: p.listen, Socket: statusSocket{}, GPUs: gpus,
+		VFs: vfs, Tree: n.hardware.Tree,
 		Host: rdma.Host{
 			Sys: n.hardware, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}}, Disk: disk,
 			DevinfoDir: n.path("devinfo"),
@@ -104,7 +97,7 @@ func (p *process) config() (dra.Config, error) {
 // kill ends the process as SIGKILL does: its connections break, and no later request or file has an effect.
 func (p *process) kill() {
 	if !p.killed.Swap(true) {
-		close(p.dead)
+		p.die()
 		p.sockets.sever()
 		p.cancel()
 	}

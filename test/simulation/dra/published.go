@@ -15,14 +15,30 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/apiserver"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 )
+
+// published returns the node's slices of the driver, by name.
+func (n *Node) published() []*resourceapi.ResourceSlice {
+	return slices.DeleteFunc(apiserver.List[*resourceapi.ResourceSlice](n.server),
+		func(slice *resourceapi.ResourceSlice) bool {
+			return slice.Spec.Driver != pool.Driver || slice.Spec.NodeName == nil || *slice.Spec.NodeName != nodeName
+		})
+}
+
+// wipe deletes the node's slices, as the kubelet does.
+func (n *Node) wipe() {
+	for _, slice := range n.published() {
+		apiserver.Remove[*resourceapi.ResourceSlice](n.server, "", slice.Name)
+	}
+}
 
 // checkSlices: the published slices are those of the moment, and all GPUs that the node has and no pod
 // outside holds can be allocated.
 func (s *Simulation) checkSlices() {
 	if s.checkBuilt(); s.broken == "" {
-		s.checkGPUs(s.server.published())
+		s.checkGPUs(s.published())
 	}
 }
 
@@ -40,11 +56,11 @@ func (s *Simulation) checkBuilt() {
 		return
 	}
 	bound, inUse := claims.Bound(known)
-	now := s.server.features()
+	now := s.server.Features()
 	want := pool.Build(machine, pool.Options{
-		Counters: now.counters, Taints: now.taints, VFsPerPF: vfsPerPF, Bound: bound, InUse: inUse,
+		Counters: now.Counters, Taints: now.Taints, VFsPerPF: vfsPerPF, Bound: bound, InUse: inUse,
 	}).Slices
-	got := s.server.published()
+	got := s.published()
 	if len(got) != max(1, len(want)) {
 		s.wrong(wrongSlices, "%d slices, want %d", len(got), len(want))
 		return
@@ -130,7 +146,7 @@ func text(value any) string {
 // checkShared: devices with a common GPU have counters, which the scheduler needs.
 func (s *Simulation) checkShared() {
 	first := map[string]resourceapi.Device{}
-	for _, slice := range s.server.published() {
+	for _, slice := range s.published() {
 		for _, device := range slice.Spec.Devices {
 			id := attribute(&device, pool.AttributeGPU)
 			other, shared := first[id]
@@ -167,7 +183,7 @@ func (s *Simulation) checkGPUs(published []*resourceapi.ResourceSlice) {
 			}
 		}
 	}
-	if now := s.server.features(); !now.counters && !now.taints {
+	if now := s.server.Features(); !now.Counters && !now.Taints {
 		vfs := len(holders) - (len(found) - len(want)) // that pods have: each hides at most one GPU
 		for _, id := range slices.Sorted(maps.Keys(want)) {
 			if !got[id] && vfs > 0 {

@@ -8,6 +8,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/test/apiserver"
 )
 
 // want is a request of a claim: a number of devices of a type.
@@ -40,7 +41,7 @@ type offer struct {
 // offer reads the published pool; nil while the pool is incomplete.
 func (n *Node) offer() *offer {
 	o := &offer{taken: map[string]bool{}, left: map[[2]string]int64{}}
-	published := n.server.published()
+	published := n.published()
 	for _, slice := range published {
 		at := slice.Spec.Pool
 		if at.Generation != published[0].Spec.Pool.Generation || int(at.ResourceSliceCount) != len(published) {
@@ -55,7 +56,7 @@ func (n *Node) offer() *offer {
 			o.devices = append(o.devices, &slice.Spec.Devices[i])
 		}
 	}
-	for _, claim := range n.server.claims() {
+	for _, claim := range apiserver.List[*resourceapi.ResourceClaim](n.server) {
 		for _, result := range claim.Status.Allocation.Devices.Results {
 			if result.Driver == pool.Driver {
 				o.taken[result.Device] = true

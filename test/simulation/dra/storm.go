@@ -139,26 +139,30 @@ func (s *Simulation) strike() error {
 	return nil
 }
 
+// shortWatch is the age of a watch from which client-go repeats it at once: the pause after the end of a
+// younger watch is random.
+const shortWatch = 2 * time.Second
+
 // disturbServer begins or ends a trouble of the API server.
 func (s *Simulation) disturbServer() {
 	switch {
 	case s.strikes(chanceOfReturn):
-		s.server.heal()
+		s.server.Heal()
 	case !s.strikes(chanceOfServer):
 	default:
 		switch s.faults.IntN(4) {
 		case 0:
 			s.note("the API server is away")
-			s.server.leave(false)
+			s.server.Leave()
 		case 1:
 			s.note("the API server does not answer")
-			s.server.leave(true)
+			s.server.FallSilent()
 		case 2:
 			s.note("watches are late")
-			s.server.fallBehind()
+			s.server.FallBehind()
 		default:
 			s.note("watches are cut")
-			s.server.cut()
+			s.server.Cut(shortWatch)
 		}
 	}
 }
@@ -300,7 +304,7 @@ const (
 func (s *Simulation) settle() error {
 	s.trace("the storm ends")
 	s.raging = false
-	s.server.heal()
+	s.server.Heal()
 	s.old.disturb(false, 0)
 	s.hardware.Heal()
 	if !s.options.PodsAPI { // such a kubelet names pods to nobody that have ended before the driver started
@@ -353,7 +357,7 @@ func (s *Simulation) settleClaims() {
 		seeds.Sleep(5 * time.Second)
 	}
 	usable := map[string]bool{}
-	for _, slice := range s.server.published() {
+	for _, slice := range s.published() {
 		for _, device := range slice.Spec.Devices {
 			usable[device.Name] = len(device.Taints) == 0
 		}

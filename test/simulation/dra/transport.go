@@ -3,20 +3,12 @@
 package dra
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
+	"context"
 	"net/http"
 	"path"
-	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/version"
-
+	"github.com/tandem-k8s/tandem/test/apiserver"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -77,8 +69,21 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if p.isStruck(of, false) {
 		return nil, errKilled
 	}
-	answer, err := p.node.server.serve(p, r)
+	answer, err := p.ask(r)
 	if p.isStruck(of, true) {
+		return nil, errKilled
+	}
+	return answer, err
+}
+
+// ask makes a request that reaches the server. The death of the process ends the wait for the server.
+func (p *process) ask(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(p.life, cancel)
+	defer stop() // a watch goes on
+	delay := func(ctx context.Context) { seeds.Pause(ctx, p.latency) }
+	answer, err := apiserver.Transport{Server: p.node.server, Delay: delay}.RoundTrip(r.WithContext(ctx))
+	if err != nil && p.killed.Load() {
 		return nil, errKilled
 	}
 	return answer, err
@@ -93,82 +98,4 @@ func (p *process) isStruck(of kind, after bool) bool {
 	}
 	p.kill()
 	return true
-}
-
-// serve answers a request. Lists and watches wait for a server that is away; other requests fail.
-func (s *server) serve(p *process, r *http.Request) (*http.Response, error) {
-	var content []byte
-	if r.Body != nil {
-		var err error
-		if content, err = io.ReadAll(r.Body); err != nil {
-			return nil, fmt.Errorf("read a request: %w", err)
-		}
-	}
-	if r.Method == http.MethodGet && r.URL.Path == slicesPath {
-		return s.read(p, r)
-	}
-	if err := s.awaitVoice(p, r); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answer, err := s.answer(r, content)
-	if err != nil {
-		return failed(r, err)
-	}
-	return encoded(r, http.StatusOK, answer)
-}
-
-// answer returns the answer to a request. Must be called with the mutex.
-func (s *server) answer(r *http.Request, content []byte) (any, error) {
-	if s.away {
-		return nil, apierrors.NewServiceUnavailable("the API server is away")
-	}
-	at := r.URL.Path
-	switch {
-	case at == "/version":
-		return version.Info{GitVersion: "v1.37.0"}, nil
-	case r.Method == http.MethodPost && at == slicesPath:
-		return s.create(r, content)
-	case r.Method == http.MethodPut:
-		return s.update(at, content)
-	case r.Method == http.MethodPatch:
-		return s.apply(strings.TrimSuffix(at, "/status"), content)
-	}
-	o, ok := s.objects[at]
-	if !ok {
-		return nil, apierrors.NewNotFound(resource(at), path.Base(at))
-	}
-	if r.Method == http.MethodDelete {
-		s.remove(at)
-		return metav1.Status{Status: metav1.StatusSuccess}, nil
-	}
-	return o, nil
-}
-
-// failed returns the answer for an error.
-func failed(r *http.Request, err error) (*http.Response, error) {
-	status := apierrors.APIStatus(nil)
-	if !errors.As(err, &status) {
-		return nil, err
-	}
-	answer := status.Status()
-	answer.Kind, answer.APIVersion = "Status", "v1"
-	return encoded(r, int(answer.Code), answer)
-}
-
-// encoded returns an answer.
-func encoded(r *http.Request, code int, answer any) (*http.Response, error) {
-	content, err := json.Marshal(answer)
-	if err != nil {
-		return nil, fmt.Errorf("encode an answer: %w", err)
-	}
-	return response(r, code, io.NopCloser(bytes.NewReader(content))), nil
-}
-
-func response(r *http.Request, code int, body io.ReadCloser) *http.Response {
-	return &http.Response{
-		Request: r, StatusCode: code, Status: http.StatusText(code), Body: body, Proto: "HTTP/1.1", ProtoMajor: 1,
-		ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: -1,
-	}
 }

@@ -3,13 +3,17 @@
 package dra
 
 import (
+	"context"
 	"errors"
-	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-k8s/tandem/test/apiserver"
+	"github.com/tandem-k8s/tandem/test/apiserver/client"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -31,11 +35,10 @@ func TestKilledAtRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := newServer(Options{})
-				s.leave(true)
-				p := &process{
-					sockets: newSockets(), node: &Node{server: s}, dead: make(chan struct{}), cancel: func() {},
-				}
+				s := apiserver.New()
+				s.FallSilent()
+				p := &process{sockets: newSockets(), node: &Node{server: s}, cancel: func() {}}
+				p.life, p.die = context.WithCancel(t.Context())
 				p.aim.Store(&test.aim)
 				asked := make(chan error)
 				go func() { asked <- post(t, p) }()
@@ -43,12 +46,12 @@ func TestKilledAtRequest(t *testing.T) {
 				if test.ends {
 					p.aim.Store(nil)
 				}
-				s.heal()
+				s.Heal()
 				err := <-asked
 				if killed := p.killed.Load(); killed != test.killed || errors.Is(err, errKilled) != killed {
 					t.Errorf("killed: %t, want %t: %v", killed, test.killed, err)
 				}
-				if made := len(s.objects) == 1; made != test.makes {
+				if made := len(apiserver.List[*resourceapi.ResourceSlice](s)) == 1; made != test.makes {
 					t.Errorf("a slice is made: %t, want %t", made, test.makes)
 				}
 			})
@@ -59,14 +62,7 @@ func TestKilledAtRequest(t *testing.T) {
 // post makes a slice.
 func post(t *testing.T, p *process) error {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://server"+slicesPath,
-		strings.NewReader("{}"))
-	if err != nil {
-		return err
-	}
-	answer, err := transport{p}.RoundTrip(r)
-	if err != nil {
-		return err
-	}
-	return answer.Body.Close()
+	_, err := client.New(transport{p}).ResourceV1().ResourceSlices().Create(t.Context(),
+		&resourceapi.ResourceSlice{}, metav1.CreateOptions{})
+	return err
 }
