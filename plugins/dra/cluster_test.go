@@ -3,7 +3,8 @@
 package dra_test
 
 import (
-	"fmt"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,95 +13,46 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
-
-	fakediscovery "k8s.io/client-go/discovery/fake"
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/test/apiserver"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 const nodeName = "node-1"
 
-// cluster is an API server with one node: client-go's stand-in, with names that are made, with fields that
-// are dropped, and with dry runs.
+// cluster is an API server with one node.
 type cluster struct {
-	*fake.Clientset
+	*apiserver.Server
 	t testing.TB
 
 	mu      sync.Mutex
-	off     map[string]bool // feature gates
+	refused map[string]bool // methods of requests for slices that fail
 	written int             // slices created or updated
-	names   int
 }
 
-func newCluster(t testing.TB, server string, gatesOff ...string) *cluster {
+func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "node-uid"}}
-	c := &cluster{Clientset: fake.NewClientset(node), t: t, off: map[string]bool{}}
-	for _, gate := range gatesOff {
-		c.off[gate] = true
-	}
-	discovery, ok := c.Discovery().(*fakediscovery.FakeDiscovery)
-	if !ok {
-		t.Fatal("another discovery")
-	}
-	discovery.FakedServerVersion = &version.Info{GitVersion: server}
-	c.PrependReactor("create", "resourceslices", c.create)
-	c.PrependReactor("update", "resourceslices", c.update)
-	c.PrependReactor("patch", "resourceclaims", c.patch)
+	c := &cluster{Server: apiserver.New(node), t: t, refused: map[string]bool{}}
+	c.Refuse = c.refuse
 	return c
 }
 
-func (c *cluster) create(action clienttesting.Action) (bool, runtime.Object, error) {
-	create := action.(clienttesting.CreateActionImpl)
-	slice := create.GetObject().(*resourceapi.ResourceSlice)
+func (c *cluster) refuse(r *http.Request) error {
+	if !strings.Contains(r.URL.Path, "/resourceslices") {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(slice)
-	if len(create.CreateOptions.DryRun) > 0 {
-		return true, slice, nil
+	if c.refused[r.Method] {
+		return errors.NewServiceUnavailable("later")
 	}
-	c.written++
-	c.names++
-	slice.Name = fmt.Sprintf("%s%05d", slice.GenerateName, c.names)
-	return false, nil, nil
-}
-
-func (c *cluster) update(action clienttesting.Action) (bool, runtime.Object, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.written++
-	c.drop(action.(clienttesting.UpdateAction).GetObject().(*resourceapi.ResourceSlice))
-	return false, nil, nil
-}
-
-// patch takes what is written into the status of a claim, by server-side apply.
-func (c *cluster) patch(action clienttesting.Action) (bool, runtime.Object, error) {
-	patch := action.(clienttesting.PatchAction)
-	if patch.GetPatchType() != types.ApplyPatchType || patch.GetSubresource() != "status" {
-		c.t.Errorf("patch of %s by %s", patch.GetSubresource(), patch.GetPatchType())
+	if r.Method == http.MethodPut || r.Method == http.MethodPost && r.URL.Query().Get("dryRun") == "" {
+		c.written++
 	}
-	return true, &resourceapi.ResourceClaim{}, nil
-}
-
-// drop drops the fields whose gates are off.
-func (c *cluster) drop(slice *resourceapi.ResourceSlice) {
-	if c.off["DRAPartitionableDevices"] {
-		slice.Spec.SharedCounters = nil
-		for i := range slice.Spec.Devices {
-			slice.Spec.Devices[i].ConsumesCounters = nil
-		}
-	}
-	if c.off["DRADeviceTaints"] {
-		for i := range slice.Spec.Devices {
-			slice.Spec.Devices[i].Taints = nil
-		}
-	}
+	return nil
 }
 
 func (c *cluster) change(do func()) {
@@ -112,12 +64,8 @@ func (c *cluster) change(do func()) {
 // published are the devices of all slices, by name.
 func (c *cluster) published() (devices map[string]resourceapi.Device, counters int) {
 	c.t.Helper()
-	list, err := c.ResourceV1().ResourceSlices().List(c.t.Context(), metav1.ListOptions{})
 	devices = map[string]resourceapi.Device{}
-	if err != nil {
-		return devices, 0
-	}
-	for _, slice := range list.Items {
+	for _, slice := range apiserver.List[*resourceapi.ResourceSlice](c.Server) {
 		if slice.Spec.Driver != pool.Driver || slice.Spec.Pool.Name != nodeName ||
 			*slice.Spec.NodeName != nodeName {
 			c.t.Errorf("slice %s", slice.Name)
@@ -174,14 +122,8 @@ func (c *cluster) allocate(name, pod string, devices ...string) *resourceapi.Res
 			})
 	}
 	owner := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: pod, UID: "pod-uid"}}
-	if err := c.Tracker().Add(owner); err != nil && !errors.IsAlreadyExists(err) {
-		c.t.Fatal(err)
-	}
-	created, err := c.ResourceV1().ResourceClaims("team").Create(c.t.Context(), claim, metav1.CreateOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return created
+	c.Put(owner, claim)
+	return claim
 }
 
 // await waits until something is so.

@@ -4,19 +4,20 @@ package dra_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	healthpb "k8s.io/kubelet/pkg/apis/dra-health/v1"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/dra"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/apiserver"
 )
 
 const machine = "oci-mi300x-derived"
@@ -32,20 +33,19 @@ func complete(devices map[string]resourceapi.Device, counters int) bool {
 func TestGates(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		server string
-		off    []string
+		server apiserver.Features
 		notes  []string
 	}{
-		{"v1.37.1", nil, nil},
-		{"v1.35.0", []string{"DRAPartitionableDevices", "DRADeviceTaints"},
-			[]string{"DRAPartitionableDevices", "DRADeviceTaints"}},
-		{"v1.37.1", []string{"DRAPartitionableDevices"}, []string{"DRAPartitionableDevices"}},
+		{apiserver.Features{Version: "v1.37.1", Counters: true, Taints: true}, nil},
+		{apiserver.Features{Version: "v1.35.0"}, []string{"DRAPartitionableDevices", "DRADeviceTaints"}},
+		{apiserver.Features{Version: "v1.37.1", Taints: true}, []string{"DRAPartitionableDevices"}},
 		// somebody switched a gate on
-		{"v1.34.2+k3s1", []string{"DRADeviceTaints"}, []string{"DRADeviceTaints"}},
+		{apiserver.Features{Version: "v1.34.2+k3s1", Counters: true}, []string{"DRADeviceTaints"}},
 	} {
-		t.Run(test.server+" "+strings.Join(test.off, " "), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%+v", test.server), func(t *testing.T) {
 			t.Parallel()
-			c, n := newCluster(t, test.server, test.off...), newNode(t, machine, 8)
+			c, n := newCluster(t), newNode(t, machine, 8)
+			c.SetFeatures(test.server)
 			config, gpus := n.config(c)
 			gpus.fallIll("0000:2f:00.0")
 			if err := gpusAnew(&config, gpus); err != nil {
@@ -53,13 +53,13 @@ func TestGates(t *testing.T) {
 			}
 			config.NoGPUs = "a reason for absent GPUs"
 			n.start(config)
-			plain := slices.Contains(test.off, "DRAPartitionableDevices")
+			plain := !test.server.Counters
 			devices := c.awaitPublished(func(devices map[string]resourceapi.Device, counters int) bool {
 				return len(devices) > 0 && (counters == 0) == plain
 			})
 			ill := map[bool]string{false: "gpu-2f-00-0", true: "gpu-vf-2f-00-0"}[plain]
 			_, has := devices[ill]
-			if left := slices.Contains(test.off, "DRADeviceTaints"); has == left {
+			if left := !test.server.Taints; has == left {
 				t.Errorf("a GPU that is ill is published: %v", has)
 			} else if !left && len(devices[ill].Taints) != 1 {
 				t.Errorf("taints %v", devices[ill].Taints)
@@ -94,7 +94,7 @@ func TestGates(t *testing.T) {
 // TestHealth: what falls ill is tainted, and told in the stream; what is well again is neither.
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	c, n := newCluster(t, "v1.36.3"), newNode(t, machine, 8)
+	c, n := newCluster(t), newNode(t, machine, 8)
 	config, gpus := n.config(c)
 	n.start(config)
 	k := n.register()
@@ -134,7 +134,7 @@ func TestHealth(t *testing.T) {
 // TestNothingNew: what is the same is not written again.
 func TestNothingNew(t *testing.T) {
 	t.Parallel()
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	c, n := newCluster(t), newNode(t, machine, 8)
 	config, gpus := n.config(c)
 	n.start(config)
 	k := n.register()
@@ -146,10 +146,7 @@ func TestNothingNew(t *testing.T) {
 		if _, wrong := k.prepare(t.Context(), c.allocate("four", "train-0", "pair-11-00-0")); wrong != "" {
 			t.Error(wrong)
 		}
-		err := c.ResourceV1().ResourceClaims("team").Delete(t.Context(), "four", metav1.DeleteOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		apiserver.Remove[*resourceapi.ResourceClaim](c.Server, "team", "four")
 	}
 	c.change(func() {
 		if c.written != written {
@@ -172,7 +169,7 @@ func (p partly) Discover() (gpu.Inventory, error) {
 // prepared, the spec has no devices, and the status says so, until the GPU is there again.
 func TestLostGPU(t *testing.T) {
 	t.Parallel()
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	c, n := newCluster(t), newNode(t, machine, 8)
 	config, gpus := n.config(c)
 	stop := n.start(config)
 	claim := c.allocate("a", "train-0", "pair-11-00-0")
@@ -227,7 +224,7 @@ func TestLostGPU(t *testing.T) {
 // has a GPU as its owner, and a GPU to which there is only admin access as free.
 func TestAdminAccess(t *testing.T) {
 	t.Parallel()
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 1)
+	c, n := newCluster(t), newNode(t, machine, 1)
 	config, _ := n.config(c)
 	n.start(config)
 	k := n.register()
@@ -239,10 +236,7 @@ func TestAdminAccess(t *testing.T) {
 	for i := range watch.Status.Allocation.Devices.Results {
 		watch.Status.Allocation.Devices.Results[i].AdminAccess = new(true)
 	}
-	if err := c.Tracker().Update(resourceapi.SchemeGroupVersion.WithResource("resourceclaims"), watch,
-		"team"); err != nil {
-		t.Fatal(err)
-	}
+	c.Put(watch)
 	for _, claim := range []*resourceapi.ResourceClaim{train, watch} {
 		if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
 			t.Fatal(claim.Name, wrong)

@@ -12,35 +12,26 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/version"
-	fakediscovery "k8s.io/client-go/discovery/fake"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
-	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/tandem-k8s/tandem/test/apiserver"
+	"github.com/tandem-k8s/tandem/test/apiserver/client"
 )
 
 // A gate whose fields were lost counts as off until a probe keeps the fields an hour later, whatever the API
 // servers that answer.
 func TestLostGateIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, kept := fake.NewClientset(), true
-		discovery := client.Discovery().(*fakediscovery.FakeDiscovery)
-		discovery.FakedServerVersion = &version.Info{GitVersion: "v1.36.3"}
-		forbidden := false
-		create := func(action clienttesting.Action) (bool, runtime.Object, error) {
-			if forbidden {
-				return true, nil, apierrors.NewForbidden(resourceapi.Resource("resourceslices"), "", nil)
+		server, forbidden := apiserver.New(), false
+		server.Refuse = func(r *http.Request) error {
+			if forbidden && r.Method == http.MethodPost {
+				return apierrors.NewForbidden(resourceapi.Resource("resourceslices"), "", nil)
 			}
-			slice := action.(clienttesting.CreateAction).GetObject().(*resourceapi.ResourceSlice)
-			if !kept {
-				slice.Spec.SharedCounters = nil
-			}
-			return true, slice, nil
+			return nil
 		}
-		client.PrependReactor("create", "resourceslices", create)
-		g := newGates(client, "a", slog.New(slog.DiscardHandler))
+		kept := apiserver.Features{Version: "v1.36.3", Counters: true, Taints: true}
+		dropped := apiserver.Features{Version: "v1.36.3", Taints: true}
+		server.SetFeatures(kept)
+		g := newGates(client.New(server), "a", slog.New(slog.DiscardHandler))
 		ask := func(when string, want bool) {
 			t.Helper()
 			if err := g.askFeatures(t.Context()); err != nil {
@@ -56,13 +47,14 @@ func TestLostGateIsTriedAgain(t *testing.T) {
 		}
 		<-time.After(lossPause - time.Second)
 		ask("within the hour", false)
-		kept = false
+		server.SetFeatures(dropped)
 		<-time.After(time.Second)
 		ask("without the fields", false)
-		kept = true
+		server.SetFeatures(kept)
 		ask("after the hour", true)
 		g.recordLoss([]string{gateCounters})
-		discovery.FakedServerVersion = &version.Info{GitVersion: "v1.37.1"}
+		kept.Version = "v1.37.1"
+		server.SetFeatures(kept)
 		ask("by a newer server", false)
 		<-time.After(lossPause)
 		forbidden = true
@@ -72,25 +64,15 @@ func TestLostGateIsTriedAgain(t *testing.T) {
 	})
 }
 
-// silent is an API server that does not answer.
-type silent struct{}
-
-func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, r.Context().Err()
-}
-
 // An API server that does not answer does not delay the end of the driver.
 func TestGatesOfASilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://server", Transport: silent{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := apiserver.New()
+		server.FallSilent()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		err = newGates(client, "a", slog.New(slog.DiscardHandler)).askFeatures(ctx)
+		err := newGates(client.New(server), "a", slog.New(slog.DiscardHandler)).askFeatures(ctx)
 		if took := time.Since(began); err == nil || took > time.Second {
 			t.Errorf("%v after %s", err, took)
 		}
@@ -101,7 +83,7 @@ func TestGatesOfASilentServer(t *testing.T) {
 func TestEachGateIsLostAlone(t *testing.T) {
 	t.Parallel()
 	for gate, want := range map[string]features{gateCounters: {Taints: true}, gateTaints: {Counters: true}} {
-		g := newGates(fake.NewClientset(), "a", slog.New(slog.DiscardHandler))
+		g := newGates(nil, "a", slog.New(slog.DiscardHandler))
 		g.newest = features{Counters: true, Taints: true}
 		if changed := g.recordLoss([]string{gate}); !changed || g.currentFeatures() != want {
 			t.Errorf("without %s: %+v, want %+v", gate, g.currentFeatures(), want)

@@ -4,7 +4,6 @@ package dra
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,16 +21,15 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/apiserver"
+	"github.com/tandem-k8s/tandem/test/apiserver/client"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	standin "github.com/tandem-k8s/tandem/test/podresources"
 )
@@ -43,26 +41,21 @@ type migrating struct {
 	pods.UnimplementedPodsServer
 	*viewer
 	t      *testing.T
-	client *fake.Clientset
+	server *apiserver.Server
 
 	mu       sync.Mutex
 	listed   []*podresources.PodResources
 	lists    int
 	known    []*corev1.Pod // of the Pods API
 	starting bool          // the kubelet does not know all its pods
-	away     bool          // the API server
 }
 
 func newMigrating(t *testing.T) *migrating {
 	t.Helper()
-	m := &migrating{t: t, client: fake.NewClientset()}
-	m.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.away, nil, errors.New("the API server is away")
-	})
+	m := &migrating{t: t, server: apiserver.New()}
 	config := Config{
-		KubeletDir: kubelettest.Dir(t), Client: m.client, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		KubeletDir: kubelettest.Dir(t), Client: client.New(m.server),
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	m.viewer = newViewer(newParts(config))
 	for _, id := range []string{"a", "b"} {
@@ -175,19 +168,7 @@ func (m *migrating) holds(what string, want ...string) {
 	}
 }
 
-func (m *migrating) create(pod *corev1.Pod) {
-	m.t.Helper()
-	if _, err := m.client.CoreV1().Pods("team").Create(m.t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		m.t.Fatal(err)
-	}
-}
-
-func (m *migrating) remove(name string) {
-	m.t.Helper()
-	if err := m.client.CoreV1().Pods("team").Delete(m.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		m.t.Fatal(err)
-	}
-}
+func (m *migrating) remove(name string) { apiserver.Remove[*corev1.Pod](m.server, "team", name) }
 
 // On a kubelet without Pods API a device of the record is free once the API server says that its pod is gone,
 // and not because the kubelet does not show the pod.
@@ -195,20 +176,20 @@ func TestHeldByTheRecord(t *testing.T) {
 	m := newMigrating(t)
 	m.holds("no record")
 	m.record(map[string]string{"1": "a::1", "2": "b", "3": "of nobody here"})
-	m.create(podWith("old-0", "1"))
+	m.server.Put(podWith("old-0", "1"))
 	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a::1"), shown("old-1", "b")} })
 	m.holds("old-1 is not confirmed", "a by team/old-0", "b by UID 2")
 	m.change(func() { m.listed = nil })
 	m.holds("the kubelet does not know its pods yet", "a by team/old-0", "b by UID 2")
-	m.change(func() { m.away = true })
+	m.server.Leave()
 	m.holds("nor does the API server tell", "a by team/old-0", "b by UID 2")
-	m.change(func() { m.away = false })
+	m.server.Heal()
 	m.remove("old-0")
 	m.holds("old-0 is gone", "b by UID 2")
-	m.change(func() { m.away = true })
+	m.server.Leave()
 	m.holds("and stays so while nobody can be asked", "b by UID 2")
-	m.change(func() { m.away = false })
-	m.create(podWith("old-0", "another"))
+	m.server.Heal()
+	m.server.Put(podWith("old-0", "another"))
 	m.holds("and another one has its name", "b by UID 2")
 	m.record(map[string]string{"1": "a::1"})
 	m.holds("the kubelet wrote its record without the other one")
@@ -228,7 +209,7 @@ func TestForcedDeletion(t *testing.T) {
 	m.record(map[string]string{"1": "a"})
 	pod := podWith("old-0", "1")
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
-	m.create(pod)
+	m.server.Put(pod)
 	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a")} })
 	m.holds("while the pod runs", "a by team/old-0")
 	m.remove("old-0")
@@ -240,12 +221,12 @@ func TestForcedDeletion(t *testing.T) {
 
 	m.record(map[string]string{"2": "a"})
 	pod.UID = "2"
-	m.create(pod)
+	m.server.Put(pod)
 	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a")} })
 	m.holds("the next pod runs", "a by team/old-0")
 	m.change(func() { m.listed = nil })
 	m.remove("old-0")
-	m.create(podWith("old-0", "3"))
+	m.server.Put(podWith("old-0", "3"))
 	m.holds("the grace period has begun", "a by team/old-0")
 	now = now.Add(29 * time.Second)
 	m.holds("nor is it over", "a by team/old-0")
@@ -257,7 +238,7 @@ func TestForcedDeletion(t *testing.T) {
 func TestListsOfTheRecord(t *testing.T) {
 	m := newMigrating(t)
 	m.record(map[string]string{"1": "a"})
-	m.create(podWith("old-0", "1"))
+	m.server.Put(podWith("old-0", "1"))
 	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a")} })
 	m.holds("named", "a by team/old-0")
 	m.servePodsAPI()
@@ -277,7 +258,7 @@ func TestStaticPodInTheRecord(t *testing.T) {
 	mirror := podWith("static-node", "uid")
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
 	mirror.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node"}}
-	m.create(mirror)
+	m.server.Put(mirror)
 	m.change(func() { m.listed = []*podresources.PodResources{shown("static-node", "a")} })
 	m.holds("mirrored", "a by UID hash")
 	m.remove("static-node")

@@ -24,7 +24,7 @@ import (
 // that drains takes claims back, and prepares none.
 func TestOneMode(t *testing.T) {
 	t.Parallel()
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	c, n := newCluster(t), newNode(t, machine, 8)
 	config, _ := n.config(c)
 	stop := n.start(config)
 	claim := c.allocate("a", "train-0", "pair-11-00-0")
@@ -82,7 +82,7 @@ func (n *node) write(name, content string) {
 // pod had that has ended is free.
 func TestHeldByDevicePlugins(t *testing.T) {
 	t.Parallel()
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	c, n := newCluster(t), newNode(t, machine, 8)
 	n.write(kubelet.CheckpointPath(n.kubelet), `{"Data":{"PodDeviceEntries":[`+
 		`{"PodUID":"old","ContainerName":"worker","ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:11:00.0"]}},`+
 		`{"PodUID":"ended","ContainerName":"worker","ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:2f:00.0"]}},`+

@@ -29,6 +29,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/test/apiserver/client"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -133,7 +134,7 @@ func (n *node) config(c *cluster) (dra.Config, *shown) {
 	}
 	return dra.Config{
 		NodeName: nodeName, KubeletDir: n.kubelet, RunDir: n.run(), CDIDir: n.path("cdi"),
-		Client: c, GPUs: gpus, VFs: vfs,
+		Client: client.New(c), GPUs: gpus, VFs: vfs,
 		Tree:     func() (*topology.Tree, error) { return topology.Read(n.sys) },
 		Host:     rdma.Host{Sys: n.sys, Dev: fstest.MapFS{}, DevinfoDir: n.path("devinfo")},
 		VFsPerPF: 16, Log: log,

@@ -3,7 +3,6 @@
 package dra
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/test/apiserver"
+	"github.com/tandem-k8s/tandem/test/apiserver/client"
 )
 
 // TestPodsOfClaims: a pod that replaced the pod of a claim under the same name says nothing about the claim's
@@ -40,13 +39,13 @@ func TestPodsOfClaims(t *testing.T) {
 		{"old", false, 1, "<nil>"}, {"new", false, 0, "<nil>"},
 		{"old", true, 0, "find pod team/train: the API server is away"},
 	} {
-		client := fake.NewClientset(&corev1.Pod{
+		server := apiserver.New(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: c.uid},
 		})
-		client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return c.away, nil, errors.New("the API server is away")
-		})
-		s := &claimService{parts: parts{config: Config{Client: client}}}
+		if c.away {
+			server.Leave()
+		}
+		s := &claimService{parts: parts{config: Config{Client: client.New(server)}}}
 		pods, err := s.readPods(t.Context(), []*resourceapi.ResourceClaim{claim})
 		if len(pods) != c.found || fmt.Sprint(err) != c.err {
 			t.Errorf("%+v: %d pods, %v", c, len(pods), err)
@@ -136,7 +135,7 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 		"without data":      {func(d *resourceapi.AllocatedDeviceStatus) { d.Data = nil }, 1},
 		"other data":        {func(d *resourceapi.AllocatedDeviceStatus) { d.Data = &runtime.RawExtension{} }, 1},
 	} {
-		s := newStatuses(fake.NewClientset(), slog.New(slog.DiscardHandler))
+		s := newStatuses(nil, slog.New(slog.DiscardHandler))
 		claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}
 		claim.Status.Devices = []resourceapi.AllocatedDeviceStatus{device(c.change)}
 		s.queueStatus(claim, []resourceapi.AllocatedDeviceStatus{device(nil)})

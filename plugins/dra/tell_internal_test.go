@@ -15,9 +15,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -25,6 +22,8 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
+	"github.com/tandem-k8s/tandem/test/apiserver"
+	"github.com/tandem-k8s/tandem/test/apiserver/client"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -132,13 +131,11 @@ func TestUnsound(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, errAway
-		})
+		server := apiserver.New()
+		server.Leave()
 		told := make(chan []coordination.Unsound)
 		d, err := New(Config{
-			NodeName: "node-1", KubeletDir: dir, RunDir: dir, CDIDir: t.TempDir(), Client: client,
+			NodeName: "node-1", KubeletDir: dir, RunDir: dir, CDIDir: t.TempDir(), Client: client.New(server),
 			Kubelet: awayKubelet{}, Socket: unboundSocket{}, GPUs: gpus, Host: rdma.Host{Sys: sys}, Log: log,
 			Tree:    func() (*topology.Tree, error) { return tree, nil },
 			Unsound: func(list []coordination.Unsound) { told <- list },

@@ -4,14 +4,12 @@ package dra_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -19,31 +17,17 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
-// block returns the verbs of calls for slices that the API server fails; change writes to it.
-func (c *cluster) block() map[string]bool {
-	blocked := map[string]bool{}
-	for _, verb := range []string{"update", "list"} {
-		c.PrependReactor(verb, "resourceslices", func(clienttesting.Action) (bool, runtime.Object, error) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return blocked[verb], nil, errors.NewServiceUnavailable("later")
-		})
-	}
-	return blocked
-}
-
 // Where a pair is assigned another VF than it is published with, the API server has this VF before the
 // kubelet has its answer: Multus reads the VF there, and would take that of another claim.
 func TestMovedVFOfAPair(t *testing.T) {
 	t.Parallel()
-	c, n := newCluster(t, "v1.36.3"), newNode(t, machine, 8)
-	blocked := c.block()
+	c, n := newCluster(t), newNode(t, machine, 8)
 	config, _ := n.config(c)
 	n.start(config)
 	k := n.register()
 	c.awaitPublished(complete)
 	vf, pair := c.allocate("vf", "storage-0", "vf-0c-00-1"), c.allocate("pair", "train-0", "pair-11-00-0")
-	c.change(func() { blocked["update"] = true })
+	c.change(func() { c.refused[http.MethodPut] = true })
 	if _, wrong := k.prepare(t.Context(), vf); wrong != "" {
 		t.Fatal(wrong)
 	}
@@ -56,11 +40,11 @@ func TestMovedVFOfAPair(t *testing.T) {
 	if err != nil || wrong == "" || shown != "claim team/vf" {
 		t.Errorf("the kubelet has %q, and Multus reads the VF of %s: %v", wrong, shown, err)
 	}
-	c.change(func() { blocked["list"] = true })
+	c.change(func() { c.refused[http.MethodGet] = true })
 	if _, wrong := k.prepare(t.Context(), pair); !strings.Contains(wrong, "API server has them: later") {
 		t.Errorf("without an answer of the API server: %q", wrong)
 	}
-	c.change(func() { clear(blocked) })
+	c.change(func() { clear(c.refused) })
 	if _, wrong := k.prepare(t.Context(), pair); wrong != "" {
 		t.Error(wrong)
 	}
@@ -69,7 +53,7 @@ func TestMovedVFOfAPair(t *testing.T) {
 // TestTold: status and explain tell who has what, and what was refused, also after a restart.
 func TestTold(t *testing.T) {
 	t.Parallel()
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	c, n := newCluster(t), newNode(t, machine, 8)
 	config, _ := n.config(c)
 	stop := n.start(config)
 	k := n.register()
@@ -151,8 +135,7 @@ func farVF(devices map[string]resourceapi.Device, gpu string) (token string) {
 // and the VF's own again when the claim is taken back.
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	blocked := c.block()
+	c, n := newCluster(t), newNode(t, machine, 8)
 	config, _ := n.config(c)
 	n.start(config)
 	k := n.register()
@@ -161,13 +144,13 @@ func TestTokens(t *testing.T) {
 	own := text(devices, token, pool.AttributeMultusID)
 	reserved := text(devices, "pair-11-00-0", pool.AttributeVF)
 	claim := c.allocate("a", "train-0", "gpu-11-00-0", token)
-	c.change(func() { blocked["update"] = true })
+	c.change(func() { c.refused[http.MethodPut] = true })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	if _, wrong := k.prepare(ctx, claim); wrong == "" {
 		t.Error("the kubelet has its answer before the API server has the VF")
 	}
 	cancel()
-	c.change(func() { clear(blocked) })
+	c.change(func() { clear(c.refused) })
 	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
 		t.Fatal(wrong)
 	}

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,16 +21,14 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
+	"github.com/tandem-k8s/tandem/test/apiserver"
+	"github.com/tandem-k8s/tandem/test/apiserver/client"
 )
 
 // prepared writes a checkpoint with these claims, each with a GPU of its name.
@@ -69,12 +68,14 @@ func partsIn(dir string, config Config) parts {
 	return p
 }
 
-func newClaimService(t *testing.T, client kubernetes.Interface, dir string, log *slog.Logger) *claimService {
+func newClaimService(t *testing.T, server *apiserver.Server, dir string, log *slog.Logger) *claimService {
 	t.Helper()
 	p := partsIn(dir, Config{
-		Client: client, CDIDir: t.TempDir(), Log: log, Kubelet: listingKubelet{client: client},
+		Client: client.New(server), CDIDir: t.TempDir(), Log: log, Kubelet: listingKubelet{server: server},
 	})
-	s := &claimService{parts: p, owners: newOwners(), viewer: newViewer(p), statuses: newStatuses(client, log)}
+	s := &claimService{
+		parts: p, owners: newOwners(), viewer: newViewer(p), statuses: newStatuses(p.config.Client, log),
+	}
 	t.Cleanup(s.statuses.queue.ShutDown)
 	return s
 }
@@ -82,16 +83,12 @@ func newClaimService(t *testing.T, client kubernetes.Interface, dir string, log 
 // listingKubelet lists the driver's pod and those of the API server.
 type listingKubelet struct {
 	Kubelet
-	client kubernetes.Interface
+	server *apiserver.Server
 }
 
-func (k listingKubelet) List(ctx context.Context) (kubelet.View, error) {
+func (k listingKubelet) List(context.Context) (kubelet.View, error) {
 	view := kubelet.View{Pods: []kubelet.Pod{{Namespace: "kube-system", Name: "driver"}}}
-	list, err := k.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return view, err
-	}
-	for _, pod := range list.Items {
+	for _, pod := range apiserver.List[*corev1.Pod](k.server) {
 		view.Pods = append(view.Pods, kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name})
 	}
 	return view, nil
@@ -100,19 +97,14 @@ func (k listingKubelet) List(ctx context.Context) (kubelet.View, error) {
 // A claim that exists no more is taken back, once the kubelet has had the time to do so; one of which the API
 // server does not tell is not.
 func TestOrphans(t *testing.T) {
-	client, away := fake.NewClientset(), false
-	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return away, nil, errors.New("the API server is away")
-	})
+	server := apiserver.New()
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	d := newClaimService(t, client, dir, log)
+	d := newClaimService(t, server, dir, log)
 	prepared(t, dir, "alive", "another", "gone")
 	for name, uid := range map[string]types.UID{"alive": "uid-alive", "another": "of another one"} {
 		claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: uid}}
 		claim.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: "train-0"}}
-		if err := client.Tracker().Add(claim); err != nil {
-			t.Fatal(err)
-		}
+		server.Put(claim)
 	}
 	gone, began := newOrphanCollector(d), time.Now()
 	for _, step := range []struct {
@@ -128,7 +120,9 @@ func TestOrphans(t *testing.T) {
 		{2*orphanPatience + time.Second, false, 2 * claimsPause, []string{"alive"}},
 		{time.Hour, false, 2 * claimsPause, []string{"alive"}},
 	} {
-		away = step.away
+		if server.Heal(); step.away {
+			server.Leave()
+		}
 		if pause := gone.collectOrphans(t.Context(), began.Add(step.after)); pause > step.pause {
 			t.Errorf("after %s: looks again after %s", step.after, pause)
 		}
@@ -164,7 +158,7 @@ func TestOrphanInUse(t *testing.T) {
 	later.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "shared", ResourceClaimName: new(name)}}
 	another := reserved("train-1")
 	another.UID = "of another one"
-	type objects = []runtime.Object
+	type objects = []apiserver.Object
 	for what, c := range map[string]struct {
 		known   *resourceapi.ResourceClaim // as the driver has learnt its pods
 		objects objects
@@ -177,7 +171,7 @@ func TestOrphanInUse(t *testing.T) {
 		"the later pod uses no claim":     {reserved(), objects{podOf("train-1", "uid-train-1")}, 0},
 	} {
 		dir := t.TempDir()
-		d := newClaimService(t, fake.NewClientset(c.objects...), dir, slog.New(slog.DiscardHandler))
+		d := newClaimService(t, apiserver.New(c.objects...), dir, slog.New(slog.DiscardHandler))
 		prepared(t, dir, name)
 		d.owners.learnPods(c.known)
 		gone, now := newOrphanCollector(d), time.Now()
@@ -217,7 +211,7 @@ func (c tally) Claims(call string, _ time.Duration, claims, failed int) {
 func TestUnprepare(t *testing.T) {
 	for _, damaged := range []bool{false, true} {
 		dir, counted := t.TempDir(), tally{}
-		d := newClaimService(t, fake.NewClientset(), dir, slog.New(slog.DiscardHandler))
+		d := newClaimService(t, apiserver.New(), dir, slog.New(slog.DiscardHandler))
 		d.config.Observer = counted
 		prepared(t, dir, "train")
 		claim := kubeletplugin.NamespacedObject{UID: "uid-train"}
@@ -242,12 +236,15 @@ func TestUnprepare(t *testing.T) {
 // The status of a claim that could not be written is written later: neither a refusal nor the end of a
 // driver, which forgets its queue, is for ever. A status that is there is left alone.
 func TestStatusLater(t *testing.T) {
-	client, forbidden := fake.NewClientset(reserved("train-0")), true
-	client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return forbidden, nil, apierrors.NewForbidden(resourceapi.Resource("resourceclaims"), "train", nil)
-	})
+	server, forbidden := apiserver.New(reserved("train-0")), true
+	server.Refuse = func(r *http.Request) error {
+		if forbidden && r.Method == http.MethodPatch {
+			return apierrors.NewForbidden(resourceapi.Resource("resourceclaims"), "train", nil)
+		}
+		return nil
+	}
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	d := newClaimService(t, client, dir, log)
+	d := newClaimService(t, server, dir, log)
 	prepared(t, dir, "train")
 	collector := newOrphanCollector(d)
 	for _, step := range []struct {
@@ -265,9 +262,9 @@ func TestStatusLater(t *testing.T) {
 			d.statuses.applyStatus(t.Context(), uid)
 			d.statuses.queue.Done(uid)
 		}
-		claim, err := client.ResourceV1().ResourceClaims("team").Get(t.Context(), "train", metav1.GetOptions{})
-		if err != nil || len(claim.Status.Devices) != step.devices {
-			t.Errorf("status %v, %v; want %d devices", claim.Status.Devices, err, step.devices)
+		told := apiserver.Get[*resourceapi.ResourceClaim](server, "team", "train").Status.Devices
+		if len(told) != step.devices {
+			t.Errorf("status %v, want %d devices", told, step.devices)
 		}
 	}
 }
