@@ -37,7 +37,7 @@ func TestGates(t *testing.T) {
 		notes  []string
 	}{
 		{apiserver.Features{Version: "v1.37.1", Counters: true, Taints: true}, nil},
-		{apiserver.Features{Version: "v1.35.0"}, []string{"DRAPartitionableDevices", "DRADeviceTaints"}},
+		{apiserver.Features{Version: "v1.36.0"}, []string{"DRAPartitionableDevices", "DRADeviceTaints"}},
 		{apiserver.Features{Version: "v1.37.1", Taints: true}, []string{"DRAPartitionableDevices"}},
 		// somebody switched a gate on
 		{apiserver.Features{Version: "v1.34.2+k3s1", Counters: true}, []string{"DRADeviceTaints"}},

@@ -23,10 +23,10 @@ func TestLostGateIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, forbidden := apiserver.New(), false
 		server.Refuse = func(r *http.Request) error {
-			if forbidden && r.Method == http.MethodPost {
-				return apierrors.NewForbidden(resourceapi.Resource("resourceslices"), "", nil)
+			if !forbidden {
+				return nil
 			}
-			return nil
+			return refuseProbe(r)
 		}
 		kept := apiserver.Features{Version: "v1.36.3", Counters: true, Taints: true}
 		dropped := apiserver.Features{Version: "v1.36.3", Taints: true}
@@ -62,6 +62,29 @@ func TestLostGateIsTriedAgain(t *testing.T) {
 		forbidden = false
 		ask("after another hour", true)
 	})
+}
+
+// refuseProbe refuses the creation of slices.
+func refuseProbe(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return nil
+	}
+	return apierrors.NewForbidden(resourceapi.Resource("resourceslices"), "", nil)
+}
+
+// TestRefusedProbe: the version of an API server that refuses probes tells what the server keeps.
+func TestRefusedProbe(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{"v1.35.9": false, "v1.36.0": true} {
+		server := apiserver.New()
+		server.SetFeatures(apiserver.Features{Version: version})
+		server.Refuse = refuseProbe
+		g := newGates(client.New(server), "a", slog.New(slog.DiscardHandler))
+		err := g.askFeatures(t.Context())
+		if now := g.currentFeatures(); err != nil || now.Counters != want || now.Taints != want {
+			t.Errorf("%s: %+v, %v, want %t", version, now, err, want)
+		}
+	}
 }
 
 // An API server that does not answer does not delay the end of the driver.

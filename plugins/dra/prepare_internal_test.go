@@ -23,12 +23,12 @@ import (
 )
 
 // TestPodsOfClaims: a pod that replaced the pod of a claim under the same name says nothing about the claim's
-// containers. The error about a pod that cannot be read names the pod.
+// containers, nor does a pod that is gone. The error about a pod that cannot be read names the pod.
 func TestPodsOfClaims(t *testing.T) {
 	t.Parallel()
 	claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team"}}
 	claim.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{
-		{Resource: "pods", Name: "train", UID: "old"},
+		{Resource: "pods", Name: "train", UID: "old"}, {Resource: "pods", Name: "gone", UID: "gone"},
 	}
 	for _, c := range []struct {
 		uid   types.UID // of the pod
