@@ -31,6 +31,7 @@ func TestNodeScripts(t *testing.T) {
 		"doctor-daemons": all, "doctor-drop-in": "red ERROR, yellow WARNING",
 		"doctor-hardware": "red ERROR, yellow UNKNOWN, yellow WARNING", "doctor-kubelet": all,
 		"doctor-machines": all, "plan-merge": "", "topo-verbose": "",
+		"qualify": "green passed, yellow incomplete",
 	} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
@@ -56,8 +57,8 @@ func checkNodeScript(t *testing.T, file, coloured string) {
 			if program == "nobody" {
 				args = args[1:]
 			}
-			if args[0] == "doctor" {
-				args = slices.Concat(s.command("--color=always"), args[1:])
+			if args[0] == "doctor" || args[0] == "qualify" && !slices.Contains(args, "--check") {
+				args = slices.Concat(args[:1], s.command("--color=always")[1:], args[1:])
 			}
 			for i := range args {
 				args[i] = strings.ReplaceAll(args[i], "ROOT", s.root)
@@ -140,6 +141,8 @@ func (s *sick) step(name, text string) {
 		s.answer(text)
 	case "driver": // NOTE; NOTE...: a DRA driver runs and has notes
 		s.drive(strings.Split(text, "; "))
+	case "nccl": // FILE: NCCL's topology of the machine
+		s.write(text, succeed(s.t, "topo", "-o", "nccl", "--sysfs-root", s.path("sys")))
 	case "offers": // VFs: with-nodes, without-nodes, nothing
 		s.offer(text)
 	default:

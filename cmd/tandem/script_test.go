@@ -18,16 +18,29 @@ import (
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
-// TestScripts: what the commands print of recorded machines, and of wrong arguments.
+// TestScripts: what the commands print of recorded machines, and of wrong arguments. Only plans have colours
+// there.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"doctor", "errors", "help", "plan", "record", "slices", "topo"} {
+	for file, coloured := range map[string]string{
+		"doctor": "", "errors": "", "help": "", "record": "", "slices": "", "topo": "",
+		"plan": "green C2C, green PIX, red note:, yellow NODE, yellow PHB, yellow SYS",
+	} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
+			var shown colours
 			golden.Script{
-				Run:  func(args []string) (code int, stdout, stderr string) { return run(args[1:]...) },
+				Run: func(args []string) (code int, stdout, stderr string) {
+					args = args[1:]
+					if coloured != "" {
+						args = append(args, "--color=always")
+					}
+					code, stdout, stderr = run(args...)
+					return code, shown.strip(stdout), stderr
+				},
 				Word: func(name string) string { return wordOf(t, name) },
 			}.Check(t, "testdata/scripts/"+file+".txt")
+			shown.check(t, coloured)
 		})
 	}
 }

@@ -50,24 +50,6 @@ func (c *colours) check(t *testing.T, want string) {
 	}
 }
 
-// TestColouredWords: of plans.
-func TestColouredWords(t *testing.T) {
-	t.Parallel()
-	machine := []string{"--machine", recorded("oci-mi300x-derived")}
-	for args, want := range map[string]string{
-		"plan --gpus 2 --vfs 2": "green PIX",
-		"plan --gpus 2 --vfs 1": "green PIX, yellow NODE",
-		"plan --gpus 8 --vfs 1": "green PIX, red note:, yellow NODE, yellow SYS",
-	} {
-		var shown colours
-		_, stdout, stderr := run(slices.Concat(strings.Fields(args), machine, []string{"--color=always"})...)
-		if shown.strip(stdout) == "" {
-			t.Error(stderr)
-		}
-		shown.check(t, want)
-	}
-}
-
 // TestColorFlag: --color decides about the text for people, and never changes a document.
 func TestColorFlag(t *testing.T) {
 	t.Parallel()
