@@ -190,7 +190,7 @@ func TestReady(t *testing.T) {
 				t.Fatal(err)
 			}
 			code, text := p.Get(t, "/readyz")
-			if code != c.code || c.advice != "" && strings.TrimSpace(text) != c.advice || !strings.Contains(p.Log(), c.advice) {
+			if code != c.code || c.advice != "" && text != c.advice+"\n" || !strings.Contains(p.Log(), c.advice) {
 				t.Errorf("once it is known: %d, %s; the log is\n%s", code, text, p.Log())
 			}
 		})
