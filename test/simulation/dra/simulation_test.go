@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
-// Default number of admissions of TestDriver, and numbers of cycles and steps of a seed; about 55 of 100 steps
-// are admissions.
+// Default number of admissions of TestDriver, and numbers of cycles and steps of a seed; about 55 of 100
+// steps are admissions.
 const (
 	admissions = 180
 	cycles     = 5
