@@ -32,8 +32,8 @@ type scaled struct {
 // for one.
 const stuck = 30 * time.Second
 
-// TestScale has the scheduler bind pods that ask for 1, 2, 4 and 8 pairs, on many nodes, and prints what a pod
-// costs. All pods have their claims before the scheduler starts.
+// TestScale has the scheduler bind pods that ask for 1, 2, 4 and 8 pairs, on many nodes, and prints what a
+// pod costs. All pods have their claims before the scheduler starts.
 func TestScale(t *testing.T) {
 	plane.EachVersion(t, func(t *testing.T, o plane.Options) {
 		s := scale(t, o, form{counters: true, taints: true}.build(machine(t, "oci-mi300x-derived", 8)))

@@ -74,7 +74,7 @@ func (o *outcome) print(out *tabwriter.Writer, load, choice string) {
 	jobs := float64(len(o.made))
 	fmt.Fprintf(out, "%s\t%s\t%.3f\t%.1f\t%.2f\t%v\t%v\t%v\t%v\n", load, choice,
 		float64(len(o.refusals))/jobs, 100*float64(len(o.hit))/jobs, 100*o.pairs(),
-		o.took(0.5).Round(10*time.Millisecond), o.took(0.99).Round(10*time.Millisecond), o.cpu.Round(100*time.Microsecond),
-		o.judged)
+		o.took(0.5).Round(10*time.Millisecond), o.took(0.99).Round(10*time.Millisecond),
+		o.cpu.Round(100*time.Microsecond), o.judged)
 	out.Flush()
 }
