@@ -242,12 +242,15 @@ claims: ## Allocate SEQUENCES (10000) random sequences of claims with the schedu
 
 ##@ Rules of the code
 
+.PHONY: tools
+tools: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Build the linters into bin/tools, for bin/tools/golangci-lint run ./PACKAGE
+
 .PHONY: census
 census: ## Count code, names and forms, beside their limits; NAMES=head lists what figures count, UPDATE=limits or UPDATE=messages writes what make lint compares with
 	@go run -buildvcs=false ./test/census -update '$(UPDATE)' -names '$(NAMES)'
 
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files
+lint: tools ## Check code, architecture, formatting, manifests and go.mod files
 	@set -e; for module in $(MODULES); do echo "lint $$module"; \
 		(cd $$module && $(PROGRESS) "lint $$module; $(KUBELET)" $(TOOLS)/golangci-lint run ./...); done
 	$(PROGRESS) "census" go run -buildvcs=false ./test/census -check

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -47,7 +48,7 @@ func (i *inspector) Explain(
 	ctx context.Context, namespace, pod, container string,
 ) ([]*api.Decision, error) {
 	name := podName{namespace, pod, container}
-	view, known := i.readPod(ctx, name)
+	view, unread := i.readPod(ctx, name)
 	i.committed.addOptions()
 	var found []*api.Decision
 	var containers []string
@@ -63,7 +64,7 @@ func (i *inspector) Explain(
 		return nil, fmt.Errorf("explain %s: unknown container; the known containers of this pod are %s",
 			name.describe(), strings.Join(containers, ", "))
 	default:
-		return nil, emptyAnswer(name, view, known, ours)
+		return nil, emptyAnswer(name, view, unread, ours)
 	}
 	if name.namespace == "" {
 		name.namespace = found[0].GetContainer().GetNamespace()
@@ -94,15 +95,17 @@ func showsDevices(set device.Resources, view kubelet.View, accepted func(kubelet
 	return false
 }
 
-// readPod reads a pod from the kubelet; false without an answer.
-func (i *inspector) readPod(ctx context.Context, name podName) (kubelet.View, bool) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+// explainLimit is for the kubelet's answer to an Explain, for which people wait and no admission.
+const explainLimit = time.Second
+
+// readPod reads a pod from the kubelet.
+func (i *inspector) readPod(ctx context.Context, name podName) (kubelet.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, explainLimit)
 	defer cancel()
 	if name.namespace == "" {
 		name.namespace = "default"
 	}
-	view, err := i.reader.Kubelet.Get(ctx, kubelet.Pod{Namespace: name.namespace, Name: name.pod})
-	return view, err == nil
+	return i.reader.Kubelet.Get(ctx, kubelet.Pod{Namespace: name.namespace, Name: name.pod})
 }
 
 // containersOf returns the names of a pod's containers in a view or in decisions.
@@ -123,13 +126,13 @@ const unasked = "for pods with status TopologyAffinityError the kubelet calls no
 	"\"kubectl tandem explain NAMESPACE/POD\" compares such a pod with the node, and tandem doctor lists the " +
 	"requests that this node rejects"
 
-// emptyAnswer returns the reason for an empty answer.
-func emptyAnswer(name podName, view kubelet.View, known, ours bool) error {
+// emptyAnswer returns the reason for an empty answer; unread is the error of reading the pod.
+func emptyAnswer(name podName, view kubelet.View, unread error, ours bool) error {
 	pod := name.describe()
 	switch {
-	case !known:
-		return fmt.Errorf("explain %s: not among the last %d decisions, and this kubelet does not report "+
-			"single pods (kubelets report them from 1.34 on); %s", pod, maxDecisions, unasked)
+	case unread != nil:
+		return fmt.Errorf("explain %s: not among the last %d decisions, and unknown whether the pod runs "+
+			"(kubelets report single pods from 1.34 on): %w; %s", pod, maxDecisions, unread, unasked)
 	case len(view.Pods) == 0 && name.namespace == "":
 		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no such "+
 			"pod of namespace default; %s", pod, maxDecisions, unasked)

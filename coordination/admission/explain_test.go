@@ -123,8 +123,9 @@ func TestNothingToExplain(t *testing.T) {
 	a.admit(a.add("two"), "sidecar", wish{1, 0})
 	record("team", "two", "init", "z")
 	fails("team", "two", "x", "containers of this pod are init, sidecar$") // of the kubelet and of a decision
-	a.away = true                                                          // the kubelet has no Get
-	fails("team", "train", "", "1.34")
+	a.away = true
+	fails("team", "train", "", "unknown whether the pod runs (kubelets report single pods from 1.34 on): "+
+		"PodResources is away; for pods with")
 	fails("team", "two", "x", "containers of this pod are init$")
 	record("a", "twin", "c", "x")
 	record("b", "twin", "c", "y")

@@ -33,7 +33,8 @@ func (a *admission) holdByOther(gpu string) {
 	a.coordinator.current().hold(holders.Holders{{Pod: other, Name: "c", Devices: kubelet.Devices{gpus: {gpu}}}})
 }
 
-// A kubelet that answers nothing at all costs a question the time of one look, and an Allocate too.
+// A kubelet that answers nothing at all costs a question the time of one look, and an Allocate too. An Explain,
+// for which no admission waits, has more time.
 func TestHungLooksAreWaitedForTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
@@ -51,6 +52,11 @@ func TestHungLooksAreWaitedForTogether(t *testing.T) {
 		}
 		if took := time.Since(begun); took != readLimit {
 			t.Errorf("an Allocate took %v", took)
+		}
+		begun = time.Now()
+		_, err := a.coordinator.Explain(t.Context(), "team", "nobody", "")
+		if took := time.Since(begun); took != explainLimit || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an Explain took %v: %v", took, err)
 		}
 	})
 }

@@ -86,7 +86,8 @@ func compare(limits []limit, c *census) error {
 	var all []error
 	for _, f := range c.figures {
 		if l := find(limits, f.name); f.value > l.value {
-			all = append(all, fmt.Errorf("%s: %d, above the limit %d in %s", f.name, f.value, l.value, limitsFile))
+			all = append(all, fmt.Errorf("%s: %d, above the limit %d in %s: make it smaller, or run "+
+				"make census UPDATE=limits and say in the commit why", f.name, f.value, l.value, limitsFile))
 		}
 	}
 	if s := c.rows[0].size; s.comments*100 < leastComments*(s.comments+s.code) {
