@@ -51,4 +51,5 @@ func TestRenamedOnADrainedNode(t *testing.T) {
 	if n.health[renamed][held] != v1beta1.Healthy {
 		t.Errorf("%s of a drained node is %s", held, n.health[renamed][held])
 	}
+	stopBoth()
 }

@@ -56,7 +56,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestKubeNexus: CPUs with gaps would make an invalid value of a label.
+// TestKubeNexusLabels: CPUs with gaps would make an invalid value of a label.
 func TestKubeNexusLabels(t *testing.T) {
 	f := publish.Facts{Tree: &topology.Tree{}, NUMANodes: []v1alpha1.NUMANode{
 		{Number: 0, CPUs: "0-1", Memory: map[string]v1alpha1.Memory{"memory": {Total: 5}}},

@@ -2,7 +2,8 @@
 
 // Package apiserver is a small API server in memory, for tests. It has the nodes, pods, resource claims and
 // resource slices that a test puts into it or a client creates: with versions, conflicts, watches that select
-// by field, and the fields of those feature gates alone that are on.
+// by field, and the fields of those feature gates alone that are on. What the server does not imitate, such as
+// labels and dry runs of changes, it refuses; it validates nothing.
 //
 // A client in the same process (package client) uses the server as a transport, also in a bubble of package
 // testing/synctest. [Serve] serves programs over HTTPS.
@@ -29,9 +30,11 @@ type Server struct {
 	features Features
 	objects  map[string]Object // by path; an object is replaced, and never changed
 	versions int
-	oldest   int      // version from which changes are known
-	deleted  []Object // with the version of the deletion
-	names    int      // that were made
+	oldest   int            // version from which changes are known
+	deleted  []Object       // with the version of the deletion
+	created  map[string]int // version of an object's creation, by path
+	names    int            // that were made
+	applied  map[applier][]resourceapi.AllocatedDeviceStatus
 	streams  map[*stream]bool
 	troubles
 }
@@ -48,6 +51,7 @@ func New(objects ...Object) *Server {
 	s := &Server{
 		features: Features{Version: "v1.37.0", Counters: true, Taints: true},
 		objects:  map[string]Object{}, streams: map[*stream]bool{},
+		created: map[string]int{}, applied: map[applier][]resourceapi.AllocatedDeviceStatus{},
 	}
 	s.Put(objects...)
 	return s
@@ -118,15 +122,25 @@ func List[T Object](s *Server) (all []T) {
 func (s *Server) put(o Object) {
 	of := collectionOf(o)
 	path := of.path(o.GetNamespace(), o.GetName())
-	change := watch.Added
-	if _, before := s.objects[path]; before {
-		change = watch.Modified
-	}
+	before := s.objects[path]
 	s.versions++
+	if before == nil {
+		s.created[path] = s.versions
+	}
 	o.SetResourceVersion(fmt.Sprint(s.versions))
 	o.GetObjectKind().SetGroupVersionKind(of.version.WithKind(of.kind))
 	s.objects[path] = o
-	s.tell(change, o)
+	for w := range s.streams {
+		was, is := before != nil && w.selects(before), w.selects(o)
+		switch {
+		case was && is:
+			w.send(watch.Modified, o)
+		case is:
+			w.send(watch.Added, o)
+		case was:
+			w.send(watch.Deleted, o)
+		}
+	}
 }
 
 // remove removes an object. Must be called with the mutex.
@@ -140,7 +154,11 @@ func (s *Server) remove(path string) {
 	gone := o.DeepCopyObject().(Object)
 	gone.SetResourceVersion(fmt.Sprint(s.versions))
 	s.deleted = append(s.deleted, gone)
-	s.tell(watch.Deleted, gone)
+	for w := range s.streams {
+		if w.selects(gone) {
+			w.send(watch.Deleted, gone)
+		}
+	}
 }
 
 // drop drops the fields whose feature gates are off. Must be called with the mutex.

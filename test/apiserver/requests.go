@@ -11,13 +11,10 @@ import (
 	"io"
 	"net/http"
 	"path"
-	"slices"
 
-	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -118,6 +115,8 @@ func (s *Server) answer(at target, r *http.Request, content []byte) (any, error)
 	}
 	o, ok := s.objects[at.path(at.namespace, at.object)]
 	switch {
+	case r.Method != http.MethodGet && r.URL.Query().Get("dryRun") != "":
+		return nil, apierrors.NewBadRequest("this server has no dry runs of changes")
 	case !ok:
 		return nil, apierrors.NewNotFound(at.resource(), at.object)
 	case r.Method == http.MethodGet:
@@ -127,8 +126,7 @@ func (s *Server) answer(at target, r *http.Request, content []byte) (any, error)
 	case r.Method == http.MethodPatch:
 		return s.apply(at, o, r, content)
 	case r.Method == http.MethodDelete:
-		s.remove(at.path(at.namespace, at.object))
-		return metav1.Status{Status: metav1.StatusSuccess}, nil
+		return s.delete(at, o, content)
 	default:
 		return nil, apierrors.NewMethodNotSupported(at.resource(), r.Method)
 	}
@@ -147,74 +145,6 @@ func (s *Server) list(at target, r *http.Request) (any, error) {
 	}{ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(s.versions)}, Items: s.selected(selects)}
 	answer.SetGroupVersionKind(at.version.WithKind(at.kind + "List"))
 	return answer, nil
-}
-
-// create creates an object, or with a dry run only returns the object. Must be called with the mutex.
-func (s *Server) create(at target, r *http.Request, content []byte) (any, error) {
-	o, err := s.decode(at, content)
-	if err != nil || r.URL.Query().Get("dryRun") != "" {
-		return o, err
-	}
-	o.SetNamespace(at.namespace)
-	if o.GetName() == "" {
-		s.names++
-		o.SetName(fmt.Sprintf("%s%05d", o.GetGenerateName(), s.names))
-	}
-	if _, before := s.objects[at.path(at.namespace, o.GetName())]; before {
-		return nil, apierrors.NewAlreadyExists(at.resource(), o.GetName())
-	}
-	s.put(o)
-	return o, nil
-}
-
-var errChanged = errors.New("the object has been changed")
-
-// update replaces an object of the same version. Must be called with the mutex.
-func (s *Server) update(at target, before Object, content []byte) (any, error) {
-	o, err := s.decode(at, content)
-	switch {
-	case err != nil:
-		return nil, err
-	case at.part != "":
-		return nil, apierrors.NewMethodNotSupported(at.resource(), "update "+at.part)
-	case before.GetResourceVersion() != o.GetResourceVersion():
-		return nil, apierrors.NewConflict(at.resource(), at.object, errChanged)
-	}
-	s.put(o)
-	return o, nil
-}
-
-// apply applies drivers' devices to the status of a claim. Must be called with the mutex.
-func (s *Server) apply(at target, before Object, r *http.Request, content []byte) (any, error) {
-	o, err := s.decode(at, content)
-	if err != nil {
-		return nil, err
-	}
-	applied, ok := o.(*resourceapi.ResourceClaim)
-	if !ok || at.part != "status" || r.Header.Get("Content-Type") != string(types.ApplyYAMLPatchType) {
-		return nil, apierrors.NewMethodNotSupported(at.resource(), "patch "+at.part)
-	}
-	if applied.UID != "" && applied.UID != before.GetUID() {
-		return nil, apierrors.NewConflict(at.resource(), at.object, errChanged)
-	}
-	claim := before.DeepCopyObject().(*resourceapi.ResourceClaim)
-	isReplaced := func(old resourceapi.AllocatedDeviceStatus) bool {
-		return slices.ContainsFunc(applied.Status.Devices,
-			func(d resourceapi.AllocatedDeviceStatus) bool { return d.Driver == old.Driver })
-	}
-	claim.Status.Devices = append(slices.DeleteFunc(claim.Status.Devices, isReplaced), applied.Status.Devices...)
-	s.put(claim)
-	return claim, nil
-}
-
-// decode returns the object of a request, with the fields of the features. Must be called with the mutex.
-func (s *Server) decode(at target, content []byte) (Object, error) {
-	o := at.make()
-	if err := json.Unmarshal(content, o); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	s.drop(o)
-	return o, nil
 }
 
 // failed returns the answer for an error; one that is none of the API breaks the connection.

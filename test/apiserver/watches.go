@@ -23,6 +23,9 @@ import (
 
 // selection returns the condition for the objects that a list or a watch is about.
 func selection(at target, r *http.Request) (selects func(Object) bool, err error) {
+	if r.URL.Query().Get("labelSelector") != "" {
+		return nil, apierrors.NewBadRequest("this server has no selectors by label")
+	}
 	selector, err := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -46,15 +49,6 @@ func (s *Server) selected(selects func(Object) bool) (found []Object) {
 		}
 	}
 	return found
-}
-
-// tell sends an event to the watches. Must be called with the mutex.
-func (s *Server) tell(change watch.EventType, o Object) {
-	for w := range s.streams {
-		if w.selects(o) {
-			w.send(change, o)
-		}
-	}
 }
 
 // watch begins a watch. Must be called with the mutex.
@@ -96,17 +90,28 @@ func (s *Server) catchUp(w *stream, version string) {
 		w.expire()
 		return
 	}
-	isNewer := func(o Object) bool {
-		at, err := strconv.Atoi(o.GetResourceVersion())
-		return err == nil && at > since && w.selects(o)
+	type event struct {
+		change watch.EventType
+		object Object
 	}
-	for _, o := range s.deleted {
-		if isNewer(o) {
-			w.send(watch.Deleted, o)
+	events := map[int]event{} // by version
+	note := func(change watch.EventType, o Object) {
+		if at, err := strconv.Atoi(o.GetResourceVersion()); err == nil && at > since && w.selects(o) {
+			events[at] = event{change, o}
 		}
 	}
-	for _, o := range s.selected(isNewer) {
-		w.send(watch.Modified, o)
+	for _, o := range s.deleted {
+		note(watch.Deleted, o)
+	}
+	for path, o := range s.objects {
+		if s.created[path] > since {
+			note(watch.Added, o)
+		} else {
+			note(watch.Modified, o)
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(events)) {
+		w.send(events[at].change, events[at].object)
 	}
 }
 

@@ -47,6 +47,7 @@ func Start(t testing.TB, command *exec.Cmd) *Process {
 	}
 	p.SysProcAttr.Pdeathsig = syscall.SIGKILL // also after a panic or a timeout of the test
 	p.Stdout, p.Stderr = p, p
+	p.WaitDelay = time.Second // a child that stays behind may have the output
 	err := p.Cmd.Start()
 	for _, refused := range []error{syscall.EPERM, syscall.EINVAL, syscall.ENOSPC} {
 		if p.SysProcAttr.Cloneflags != 0 && errors.Is(err, refused) {
@@ -95,8 +96,12 @@ func (p *Process) Until(t testing.TB, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(Limit); !condition(); <-tick.C {
-		if !p.Running() {
+	for deadline := time.Now().Add(Limit); ; <-tick.C {
+		running := p.Running() // what the process does last is seen after its end
+		if condition() {
+			return
+		}
+		if !running {
 			t.Fatalf("%s has ended: %v", p.name(), p.ProcessState)
 		}
 		if time.Now().After(deadline) {

@@ -42,6 +42,7 @@ func simulateOn(t *testing.T, options Options, seed uint64, steps int) (report *
 
 // TestNode: in every weather and in the calm after every storm, a node keeps its promises.
 func TestNode(t *testing.T) {
+	t.Attr("parity", "all/preferred-deadline")
 	isOnly := func(c condition) bool { return c.Name == *only }
 	if *only != "" && !slices.ContainsFunc(conditions, isOnly) {
 		t.Fatalf("-condition: no condition is called %q; their names are in conditions.go", *only)

@@ -107,7 +107,8 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	partitions := published(pool.Build(load(t, "amd-mi300x-smc-thor2-cpx-derived", 1), sharing))
-	if slices.Index(partitions, "gpu-05-00-0-p0") < slices.Index(partitions, "gpu-05-00-0-p7") {
+	first, last := slices.Index(partitions, "gpu-05-00-0-p0"), slices.Index(partitions, "gpu-05-00-0-p7")
+	if last < 0 || first < last {
 		t.Errorf("the partition with the card's VF precedes others: %v", partitions)
 	}
 }
