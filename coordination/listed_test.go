@@ -189,8 +189,8 @@ func TestExplainOverTheSocket(t *testing.T) {
 	}
 	join(t, Config{RunDir: dir}, gpus, oneGPU, gpus)
 	_, err := Explain(t.Context(), dir, "team", "train", "")
-	if want := "explain pod team/train: not among the last 256 decisions, and this kubelet " +
-		"does not report"; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := "explain pod team/train: not among the last 256 decisions, and unknown whether " +
+		"the pod runs"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("no such pod: %v", err)
 	}
 	if _, err := Explain(t.Context(), dir, "team", "", ""); err == nil ||
