@@ -50,7 +50,7 @@ help: ## List the targets
 # not called, hence lazy, which the compilers of some distributions (Ubuntu's) have to be told, for tests too. Without a compiler it is
 # built as the others are, and without NVIDIA.
 CC_FOUND  := $(shell command -v $(CC) >/dev/null && echo 1 || echo 0)
-export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+export CGO_CFLAGS := -O2 -Wno-deprecated-declarations
 
 # Neither programs nor tests have a debugger's data: stack traces do not need it, nodes pull the image, and the linker takes a third less.
 # Both are compiled without the paths of this machine, so that they share what is compiled.
@@ -95,8 +95,11 @@ GIVEN_TMPDIR := $(TMPDIR)
 MEMORY = $(eval MEMORY := $(shell test/tools/tmpdir.sh))$(MEMORY)
 test race simulate-faults load mutants mutate chaos $(CHECKS): export TMPDIR = $(or $(GIVEN_TMPDIR),$(MEMORY))
 
-# Tests allocate much and keep little: by default the garbage collector has a quarter of their time.
-test check-own: export GOGC = 400
+# Compilers and tests allocate much and keep little: by default the garbage collector has a quarter of their time. With the race
+# detector a process has several times the memory.
+test: export GOGC = off
+test: export GOMEMLIMIT = 700MiB
+check-own: export GOGC = 400
 
 # Packages at a time: many tests wait.
 WAITING = $$((2 * $$(nproc)))

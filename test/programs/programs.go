@@ -39,7 +39,7 @@ func Build(t testing.TB, names ...string) (folder string) {
 			t.Fatal(err)
 		}
 		// A program has the garbage collector of a node, whatever "make test" gives to the tests.
-		if err := os.Unsetenv("GOGC"); err != nil {
+		if err := errors.Join(os.Unsetenv("GOGC"), os.Unsetenv("GOMEMLIMIT")); err != nil {
 			t.Fatal(err)
 		}
 	}
