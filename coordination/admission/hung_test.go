@@ -33,8 +33,8 @@ func (a *admission) holdByOther(gpu string) {
 	a.coordinator.current().hold(holders.Holders{{Pod: other, Name: "c", Devices: kubelet.Devices{gpus: {gpu}}}})
 }
 
-// A kubelet that answers nothing at all costs a question the time of one look, and an Allocate too. An Explain,
-// for which no admission waits, has more time.
+// A kubelet that answers nothing at all costs a question the time of one look, and an Allocate too. An
+// Explain, for which no admission waits, has more time.
 func TestHungLooksAreWaitedForTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)

@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/apiserver/client"
 )
 
-// A claim that has replaced a claim under its name does not get the status of that claim. A status is written
+// TestStatusOfAReplacedClaim: a claim that has replaced a claim under its name does not get the status of that claim. A status is written
 // by the driver's name, over other writers of the same devices: an API server refuses apply without a name,
 // and a conflict without force.
 func TestStatusOfAReplacedClaim(t *testing.T) {
@@ -21,7 +21,8 @@ func TestStatusOfAReplacedClaim(t *testing.T) {
 	now.UID = "of another one"
 	server := apiserver.New(now)
 	server.Refuse = func(r *http.Request) error {
-		if q := r.URL.Query(); r.Method == http.MethodPatch && (q.Get("fieldManager") == "" || q.Get("force") != "true") {
+		q := r.URL.Query()
+		if r.Method == http.MethodPatch && (q.Get("fieldManager") == "" || q.Get("force") != "true") {
 			t.Errorf("applies by %q", q)
 		}
 		return nil
@@ -31,7 +32,8 @@ func TestStatusOfAReplacedClaim(t *testing.T) {
 	before := reserved("train-0")
 	s.queueStatus(before, []resourceapi.AllocatedDeviceStatus{{Driver: "tandem.dev", Pool: "a", Device: "d"}})
 	s.applyStatus(t.Context(), before.UID)
-	if told := apiserver.Get[*resourceapi.ResourceClaim](server, now.Namespace, now.Name).Status.Devices; len(told) > 0 {
+	later := apiserver.Get[*resourceapi.ResourceClaim](server, now.Namespace, now.Name)
+	if told := later.Status.Devices; len(told) > 0 {
 		t.Errorf("the later claim has the status %v", told)
 	}
 }

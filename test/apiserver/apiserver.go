@@ -2,8 +2,8 @@
 
 // Package apiserver is a small API server in memory, for tests. It has the nodes, pods, resource claims and
 // resource slices that a test puts into it or a client creates: with versions, conflicts, watches that select
-// by field, and the fields of those feature gates alone that are on. What the server does not imitate, such as
-// labels and dry runs of changes, it refuses; it validates nothing.
+// by field, and the fields of those feature gates alone that are on. What the server does not imitate, such
+// as labels and dry runs of changes, it refuses; it validates nothing.
 //
 // A client in the same process (package client) uses the server as a transport, also in a bubble of package
 // testing/synctest. [Serve] serves programs over HTTPS.

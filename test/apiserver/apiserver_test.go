@@ -3,6 +3,7 @@
 package apiserver_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -33,13 +34,15 @@ func TestDeleteHasPreconditions(t *testing.T) {
 		"version": {ResourceVersion: new("999")}, "UID": {UID: new(types.UID("another"))},
 	} {
 		err := c.Delete(t.Context(), "s", metav1.DeleteOptions{Preconditions: &p})
-		if !apierrors.IsConflict(err) || apiserver.Get[*resourceapi.ResourceSlice](s, "", "s") == nil {
-			t.Errorf("another %s: %v, and the slice is %v", what, err, apiserver.Get[*resourceapi.ResourceSlice](s, "", "s"))
+		left := apiserver.Get[*resourceapi.ResourceSlice](s, "", "s")
+		if !apierrors.IsConflict(err) || left == nil {
+			t.Errorf("another %s: %v, and the slice is %v", what, err, left)
 		}
 		s.Put(slice("s"))
 	}
 }
 
+// Dry runs of changes are refused.
 func TestDryRunsHaveNoEffect(t *testing.T) {
 	s := apiserver.New(slice("s"))
 	c := client.New(s).ResourceV1().ResourceSlices()
@@ -91,6 +94,7 @@ func TestNothingChanges(t *testing.T) {
 	}
 }
 
+// A created object has a UID and a time.
 func TestCreated(t *testing.T) {
 	s := apiserver.New()
 	c := client.New(s).ResourceV1().ResourceSlices()
@@ -124,6 +128,7 @@ func TestUpdated(t *testing.T) {
 	}
 }
 
+// Selectors by label are refused.
 func TestSelectsByLabel(t *testing.T) {
 	s := apiserver.New(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	list, err := client.New(s).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "has=label"})
@@ -159,7 +164,8 @@ func TestEventsInOrder(t *testing.T) {
 	from := apiserver.Get[*resourceapi.ResourceSlice](s, "", "s").ResourceVersion
 	s.Put(slice("b"), slice("a"))
 	apiserver.Remove[*resourceapi.ResourceSlice](s, "", "s")
-	w, err := client.New(s).ResourceV1().ResourceSlices().Watch(t.Context(), metav1.ListOptions{ResourceVersion: from})
+	since := metav1.ListOptions{ResourceVersion: from}
+	w, err := client.New(s).ResourceV1().ResourceSlices().Watch(t.Context(), since)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,8 +176,7 @@ func TestEventsInOrder(t *testing.T) {
 		o := e.Object.(*resourceapi.ResourceSlice)
 		got = append(got, string(e.Type)+" "+o.Name+" "+o.ResourceVersion)
 	}
-	t.Log(got)
-	if got[0] != "ADDED b 2" {
-		t.Errorf("%v", got)
+	if want := []string{"ADDED b 2", "ADDED a 3", "DELETED s 4"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
