@@ -13,9 +13,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/apiserver/client"
 )
 
-// TestStatusOfAReplacedClaim: a claim that has replaced a claim under its name does not get the status of that claim. A status is written
-// by the driver's name, over other writers of the same devices: an API server refuses apply without a name,
-// and a conflict without force.
+// TestStatusOfAReplacedClaim: a claim that has replaced a claim under its name does not get its status. A
+// status is written by the driver's name, over other writers of the same devices: an API server refuses apply
+// without a name, and a conflict without force.
 func TestStatusOfAReplacedClaim(t *testing.T) {
 	now := reserved("train-0")
 	now.UID = "of another one"
