@@ -20,9 +20,12 @@ import (
 	"github.com/tandem-k8s/tandem/test/scale"
 )
 
+// tried is the first seed of a simulation by default.
+const tried = 1
+
 var (
 	admissions = flag.Int("admissions", 0, "admissions of a simulation, over all seeds; 0 for its default")
-	firstSeed  = flag.Uint64("seed", 1, "first seed of a simulation")
+	firstSeed  = flag.Uint64("seed", tried, "first seed of a simulation")
 	verbose    = flag.Bool("story", false, "write the logs of a simulation to standard error")
 )
 
@@ -87,7 +90,8 @@ func Deal[C any](all []C, of func(C) Condition, only string, seed uint64, cycle 
 }
 
 // Each runs seeds, each with a number of admissions, until all admissions have happened, and logs the
-// numbers. Of enough seeds each of the conditions has to come about.
+// numbers. Of enough seeds each of the conditions has to come about: of the default seeds, because what others
+// are dealt may not come about.
 func Each(
 	t *testing.T, all, each int, conditions []Condition, run func(t *testing.T, seed uint64) *Report,
 ) {
@@ -100,7 +104,7 @@ func Each(
 	t.Cleanup(func() {
 		t.Log(sum.String())
 		for _, c := range conditions {
-			if rounds >= max(2, c.Within) && !t.Failed() && sum.faults[c.Name] == 0 {
+			if *firstSeed == tried && rounds >= max(2, c.Within) && !t.Failed() && sum.faults[c.Name] == 0 {
 				t.Errorf("in no seed %s", c.Name)
 			}
 		}
