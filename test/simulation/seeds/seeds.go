@@ -90,8 +90,7 @@ func Deal[C any](all []C, of func(C) Condition, only string, seed uint64, cycle 
 }
 
 // Each runs seeds, each with a number of admissions, until all admissions have happened, and logs the
-// numbers. Of enough seeds each of the conditions has to come about: of the default seeds, because what others
-// are dealt may not come about.
+// numbers. Of enough default seeds each of the conditions has to come about; what others are dealt may not.
 func Each(
 	t *testing.T, all, each int, conditions []Condition, run func(t *testing.T, seed uint64) *Report,
 ) {
