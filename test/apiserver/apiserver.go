@@ -28,15 +28,20 @@ type Server struct {
 
 	mu       sync.Mutex
 	features Features
-	objects  map[string]Object // by path; an object is replaced, and never changed
+	entries  map[string]*entry // by path
 	versions int
-	oldest   int            // version from which changes are known
-	deleted  []Object       // with the version of the deletion
-	created  map[string]int // version of an object's creation, by path
-	names    int            // that were made
-	applied  map[applier][]resourceapi.AllocatedDeviceStatus
+	oldest   int      // version from which changes are known
+	deleted  []Object // with the version of the deletion
+	names    int      // that were made
 	streams  map[*stream]bool
 	troubles
+}
+
+// entry is an object, which is replaced and never changed, and what the server knows of it.
+type entry struct {
+	Object
+	created int                                            // version
+	applied map[string][]resourceapi.AllocatedDeviceStatus // by field manager
 }
 
 // Features are the version of a server, and its feature gates.
@@ -50,8 +55,7 @@ type Features struct {
 func New(objects ...Object) *Server {
 	s := &Server{
 		features: Features{Version: "v1.37.0", Counters: true, Taints: true},
-		objects:  map[string]Object{}, streams: map[*stream]bool{},
-		created: map[string]int{}, applied: map[applier][]resourceapi.AllocatedDeviceStatus{},
+		entries:  map[string]*entry{}, streams: map[*stream]bool{},
 	}
 	s.Put(objects...)
 	return s
@@ -91,18 +95,20 @@ func Remove[T Object](s *Server, namespace, name string) {
 func Change[T Object](s *Server, namespace, name string, change func(T)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o, ok := s.objects[pathOf[T](namespace, name)]; ok {
-		changed := o.DeepCopyObject().(T)
+	if e := s.entries[pathOf[T](namespace, name)]; e != nil {
+		changed := e.DeepCopyObject().(T)
 		change(changed)
 		s.put(changed)
 	}
 }
 
 // Get returns an object, which nobody may change, and nil without the object.
-func Get[T Object](s *Server, namespace, name string) T {
+func Get[T Object](s *Server, namespace, name string) (o T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o, _ := s.objects[pathOf[T](namespace, name)].(T)
+	if e := s.entries[pathOf[T](namespace, name)]; e != nil {
+		o = e.Object.(T)
+	}
 	return o
 }
 
@@ -110,8 +116,8 @@ func Get[T Object](s *Server, namespace, name string) T {
 func List[T Object](s *Server) (all []T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, path := range slices.Sorted(maps.Keys(s.objects)) {
-		if o, ok := s.objects[path].(T); ok {
+	for _, path := range slices.Sorted(maps.Keys(s.entries)) {
+		if o, ok := s.entries[path].Object.(T); ok {
 			all = append(all, o)
 		}
 	}
@@ -122,41 +128,50 @@ func List[T Object](s *Server) (all []T) {
 func (s *Server) put(o Object) {
 	of := collectionOf(o)
 	path := of.path(o.GetNamespace(), o.GetName())
-	before := s.objects[path]
 	s.versions++
-	if before == nil {
-		s.created[path] = s.versions
-	}
 	o.SetResourceVersion(fmt.Sprint(s.versions))
 	o.GetObjectKind().SetGroupVersionKind(of.version.WithKind(of.kind))
-	s.objects[path] = o
-	for w := range s.streams {
-		was, is := before != nil && w.selects(before), w.selects(o)
-		switch {
-		case was && is:
-			w.send(watch.Modified, o)
-		case is:
-			w.send(watch.Added, o)
-		case was:
-			w.send(watch.Deleted, o)
-		}
+	e := s.entries[path]
+	if e == nil {
+		e = &entry{created: s.versions, applied: map[string][]resourceapi.AllocatedDeviceStatus{}}
+		s.entries[path] = e
 	}
+	before := e.Object
+	e.Object = o
+	s.tell(before, o)
 }
 
 // remove removes an object. Must be called with the mutex.
 func (s *Server) remove(path string) {
-	o, ok := s.objects[path]
-	if !ok {
+	e := s.entries[path]
+	if e == nil {
 		return
 	}
-	delete(s.objects, path)
+	delete(s.entries, path)
 	s.versions++
+	s.deleted = append(s.deleted, s.gone(e.Object))
+	s.tell(e.Object, nil)
+}
+
+// gone returns an object with the version of its deletion, the latest. Must be called with the mutex.
+func (s *Server) gone(o Object) Object {
 	gone := o.DeepCopyObject().(Object)
 	gone.SetResourceVersion(fmt.Sprint(s.versions))
-	s.deleted = append(s.deleted, gone)
+	return gone
+}
+
+// tell sends a change to the watches that select the object before or after the change, nil for no object.
+// Must be called with the mutex.
+func (s *Server) tell(before, after Object) {
 	for w := range s.streams {
-		if w.selects(gone) {
-			w.send(watch.Deleted, gone)
+		was, is := before != nil && w.selects(before), after != nil && w.selects(after)
+		switch {
+		case was && is:
+			w.send(watch.Modified, after)
+		case is:
+			w.send(watch.Added, after)
+		case was:
+			w.send(watch.Deleted, s.gone(before))
 		}
 	}
 }

@@ -16,7 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-var errChanged = errors.New("the object has been changed")
+// Reasons for refusing a change.
+var (
+	errChanged = errors.New("the object has been changed")
+	errDryRun  = apierrors.NewBadRequest("this server has no dry runs of changes")
+)
 
 // isAnother reports whether a request is about another object of the name, or another version; "" is any.
 func isAnother(o Object, uid types.UID, version string) bool {
@@ -30,9 +34,8 @@ func (s *Server) create(at target, r *http.Request, content []byte) (any, error)
 		return nil, err
 	}
 	o.SetNamespace(at.namespace)
-	_, exists := s.objects[at.path(at.namespace, o.GetName())]
 	switch {
-	case exists:
+	case s.entries[at.path(at.namespace, o.GetName())] != nil:
 		return nil, apierrors.NewAlreadyExists(at.resource(), o.GetName())
 	case o.GetResourceVersion() != "":
 		return nil, apierrors.NewBadRequest("a new object has no version")
@@ -87,7 +90,7 @@ func (s *Server) delete(at target, o Object, content []byte) (any, error) {
 	}
 	switch {
 	case len(options.DryRun) > 0:
-		return nil, apierrors.NewBadRequest("this server has no dry runs of changes")
+		return nil, errDryRun
 	case isAnother(o, uid, version):
 		return nil, apierrors.NewConflict(at.resource(), at.object, errChanged)
 	}
@@ -95,30 +98,27 @@ func (s *Server) delete(at target, o Object, content []byte) (any, error) {
 	return metav1.Status{Status: metav1.StatusSuccess}, nil
 }
 
-// applier is a writer of fields of an object.
-type applier struct{ path, manager string }
-
 // apply applies a manager's devices to the status of a claim, in place of those that the manager has applied
 // before. Must be called with the mutex.
-func (s *Server) apply(at target, before Object, r *http.Request, content []byte) (any, error) {
+func (s *Server) apply(at target, e *entry, r *http.Request, content []byte) (any, error) {
 	o, err := s.decode(at, content)
 	if err != nil {
 		return nil, err
 	}
-	claim, ok := before.DeepCopyObject().(*resourceapi.ResourceClaim)
+	claim, ok := e.DeepCopyObject().(*resourceapi.ResourceClaim)
 	if !ok || at.part != "status" || r.Header.Get("Content-Type") != string(types.ApplyYAMLPatchType) {
 		return nil, apierrors.NewMethodNotSupported(at.resource(), "patch "+at.part)
 	}
-	by := applier{at.path(at.namespace, at.object), r.URL.Query().Get("fieldManager")}
+	manager := r.URL.Query().Get("fieldManager")
 	switch {
-	case by.manager == "":
+	case manager == "":
 		return nil, apierrors.NewBadRequest("fieldManager is required for apply patch")
-	case isAnother(before, o.GetUID(), ""):
+	case isAnother(claim, o.GetUID(), ""):
 		return nil, apierrors.NewConflict(at.resource(), at.object, errChanged)
 	}
 	applied := o.(*resourceapi.ResourceClaim).Status.Devices
-	replaced := slices.Concat(s.applied[by], applied)
-	s.applied[by] = applied
+	replaced := slices.Concat(e.applied[manager], applied)
+	e.applied[manager] = applied
 	isReplaced := func(old resourceapi.AllocatedDeviceStatus) bool {
 		return slices.ContainsFunc(replaced, func(d resourceapi.AllocatedDeviceStatus) bool {
 			return d.Driver == old.Driver && d.Pool == old.Pool && d.Device == old.Device

@@ -113,20 +113,20 @@ func (s *Server) answer(at target, r *http.Request, content []byte) (any, error)
 	case at.isCollection() && r.Method == http.MethodPost:
 		return s.create(at, r, content)
 	}
-	o, ok := s.objects[at.path(at.namespace, at.object)]
+	e := s.entries[at.path(at.namespace, at.object)]
 	switch {
 	case r.Method != http.MethodGet && r.URL.Query().Get("dryRun") != "":
-		return nil, apierrors.NewBadRequest("this server has no dry runs of changes")
-	case !ok:
+		return nil, errDryRun
+	case e == nil:
 		return nil, apierrors.NewNotFound(at.resource(), at.object)
 	case r.Method == http.MethodGet:
-		return o, nil
+		return e.Object, nil
 	case r.Method == http.MethodPut:
-		return s.update(at, o, content)
+		return s.update(at, e.Object, content)
 	case r.Method == http.MethodPatch:
-		return s.apply(at, o, r, content)
+		return s.apply(at, e, r, content)
 	case r.Method == http.MethodDelete:
-		return s.delete(at, o, content)
+		return s.delete(at, e.Object, content)
 	default:
 		return nil, apierrors.NewMethodNotSupported(at.resource(), r.Method)
 	}

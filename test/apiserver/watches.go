@@ -43,8 +43,8 @@ func selection(at target, r *http.Request) (selects func(Object) bool, err error
 
 // selected returns the objects for which a condition holds, by path. Must be called with the mutex.
 func (s *Server) selected(selects func(Object) bool) (found []Object) {
-	for _, path := range slices.Sorted(maps.Keys(s.objects)) {
-		if o := s.objects[path]; selects(o) {
+	for _, path := range slices.Sorted(maps.Keys(s.entries)) {
+		if o := s.entries[path].Object; selects(o) {
 			found = append(found, o)
 		}
 	}
@@ -103,11 +103,11 @@ func (s *Server) catchUp(w *stream, version string) {
 	for _, o := range s.deleted {
 		note(watch.Deleted, o)
 	}
-	for path, o := range s.objects {
-		if s.created[path] > since {
-			note(watch.Added, o)
+	for _, e := range s.entries {
+		if e.created > since {
+			note(watch.Added, e.Object)
 		} else {
-			note(watch.Modified, o)
+			note(watch.Modified, e.Object)
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(events)) {
