@@ -40,6 +40,7 @@ func newCluster(t testing.TB) *cluster {
 	return c
 }
 
+// refuse fails requests for slices, and counts those that write one.
 func (c *cluster) refuse(r *http.Request) error {
 	if !strings.Contains(r.URL.Path, "/resourceslices") {
 		return nil

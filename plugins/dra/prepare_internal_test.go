@@ -5,6 +5,7 @@ package dra
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -147,5 +148,30 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 			t.Errorf("%s: the status of a claim that is released is still due", name)
 		}
 		s.queue.ShutDown()
+	}
+}
+
+// TestStatusOfAReplacedClaim: a claim that has replaced a claim under its name does not get its status. A
+// status is written by the driver's name, over other writers of the same devices: an API server refuses apply
+// without a name, and a conflict without force.
+func TestStatusOfAReplacedClaim(t *testing.T) {
+	now := reserved("train-0")
+	now.UID = "of another one"
+	server := apiserver.New(now)
+	server.Refuse = func(r *http.Request) error {
+		q := r.URL.Query()
+		if r.Method == http.MethodPatch && (q.Get("fieldManager") == "" || q.Get("force") != "true") {
+			t.Errorf("applies by %q", q)
+		}
+		return nil
+	}
+	s := newStatuses(client.New(server), slog.New(slog.DiscardHandler))
+	t.Cleanup(s.queue.ShutDown)
+	before := reserved("train-0")
+	s.queueStatus(before, []resourceapi.AllocatedDeviceStatus{{Driver: "tandem.dev", Pool: "a", Device: "d"}})
+	s.applyStatus(t.Context(), before.UID)
+	later := apiserver.Get[*resourceapi.ResourceClaim](server, now.Namespace, now.Name)
+	if told := later.Status.Devices; len(told) > 0 {
+		t.Errorf("the later claim has the status %v", told)
 	}
 }
