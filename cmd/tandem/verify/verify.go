@@ -149,7 +149,7 @@ func acceptedLevel(tree *topology.Tree, within topology.Level) topology.Level {
 
 // isOrdered reports whether both lists side by side have as many near pairs as the best pairs.
 func (r *Verification) isOrdered(tree *topology.Tree, within topology.Level) bool {
-	if len(r.GPUs) != len(r.VFs) {
+	if len(r.GPUs) == 0 || len(r.GPUs) != len(r.VFs) {
 		return false
 	}
 	met, near := 0, 0
@@ -293,6 +293,8 @@ func (r *Verification) Table() *cli.Text {
 		verdict = cli.Bad.Of("not verified")
 	}
 	switch {
+	case len(r.GPUs)+len(r.VFs) == 0:
+		order = "without order (there are none)"
 	case len(r.GPUs) != len(r.VFs):
 		order = "without order (the counts differ)"
 	case !r.InOrder:
