@@ -20,12 +20,12 @@ import (
 	"github.com/tandem-k8s/tandem/test/scale"
 )
 
-// tried is the first seed of a simulation by default.
-const tried = 1
+// defaultSeed is the first seed of a simulation by default.
+const defaultSeed = 1
 
 var (
 	admissions = flag.Int("admissions", 0, "admissions of a simulation, over all seeds; 0 for its default")
-	firstSeed  = flag.Uint64("seed", tried, "first seed of a simulation")
+	firstSeed  = flag.Uint64("seed", defaultSeed, "first seed of a simulation")
 	verbose    = flag.Bool("story", false, "write the logs of a simulation to standard error")
 )
 
@@ -103,7 +103,7 @@ func Each(
 	t.Cleanup(func() {
 		t.Log(sum.String())
 		for _, c := range conditions {
-			if *firstSeed == tried && rounds >= max(2, c.Within) && !t.Failed() && sum.faults[c.Name] == 0 {
+			if *firstSeed == defaultSeed && rounds >= max(2, c.Within) && !t.Failed() && sum.faults[c.Name] == 0 {
 				t.Errorf("in no seed %s", c.Name)
 			}
 		}
